@@ -1,0 +1,1 @@
+"""Operating both stages: command line, local stack, audit, alerts, erasure and page."""

@@ -1,0 +1,1 @@
+"""Tests of every part, against real Kafka and real PostgreSQL where they are needed."""
