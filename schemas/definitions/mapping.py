@@ -1,0 +1,139 @@
+"""What a mapping's definition says, frozen: a versioned rule from records to one table.
+
+`key` and `columns` are complete: where the source has tenants, `tenant_id` is in both. Absent on
+purpose: children and Python functions, which the loader refuses by name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from schemas.definitions.column_types import ColumnType
+from schemas.definitions.paths import Path
+from schemas.definitions.predicates import Predicate
+from schemas.definitions.times import TimeFormat
+
+T = TypeVar("T")
+Bound = int | Decimal | str
+Constant = str | int | Decimal | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ByPlan(Generic[T]):
+    """One value for every plan, or one by the plan's name (`interval`, `cursor`, `snapshot`)."""
+
+    every: T | None = None
+    named: Mapping[str, T] | None = None
+
+    def of(self, plan: str) -> T | None:
+        """The value for records that this plan fetched; None if it has none."""
+        return self.every if self.named is None else self.named.get(plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One place where a column's value may stand.
+
+    `path: [tags.run_id, {path: occurred_at, pattern: "^(\\d{4}-\\d{2}-\\d{2})"}]` are two of them.
+    The first whose path leads to a value other than null decides, and nothing after it is looked
+    at: if its pattern does not match, that is a fault of the record, not a reason to go on.
+    """
+
+    path: Path  # root ENTITY, RECORD or OBSERVATION
+    pattern: str | None = None  # a regular expression that is searched for; group 1 is taken
+
+
+class RevisionKind(StrEnum):
+    """What an equal revision says about two states of an entity."""
+
+    EXACT = "exact"  # equal content
+    COARSE = "coarse"  # nothing: two states may share one
+    NONE = "none"  # there is no revision
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionSpec:
+    """The provider's own order of one entity's states; `path` and `type` are None with NONE."""
+
+    kind: RevisionKind
+    path: ByPlan[Path] | None = None
+    type: ColumnType | None = None
+    from_: TimeFormat | None = None
+    zone: str | None = None
+    pattern: str | None = None  # searched for; group 1 is taken, no match is a fault
+
+
+class Unknown(StrEnum):
+    """What becomes of a value that `values` does not list."""
+
+    QUARANTINE = "quarantine"
+    KEEP = "keep"
+    USE = "use"  # `unknown_value` instead
+
+
+class Personal(StrEnum):
+    """How a column's content may be treated; only NO may appear in logs, alerts and pages."""
+
+    UNDECLARED = "undeclared"  # stored, never shown
+    KEEP = "keep"  # personal: stored, never shown
+    HASH = "hash"  # personal: stored as a hash
+    DROP = "drop"  # personal: not stored
+    NO = "no"  # written as `personal: false`
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSpec:
+    """One column. Reading order: path, pattern, from/zone/type, values, then min and max."""
+
+    name: str
+    type: ColumnType
+    path: ByPlan[tuple[Alternative, ...]] | None = None  # None: the value is `const`
+    const: Constant = None
+    required: bool = False  # key columns always are; else missing is NULL
+    default: Constant = None  # used where the value is missing or null
+    min: Bound | None = None  # numbers and times: the value; text: characters; arrays: elements
+    max: Bound | None = None
+    values: Mapping[Constant, Constant] | None = None  # allowed value → stored value
+    unknown: Unknown = Unknown.QUARANTINE
+    unknown_value: Constant = None
+    from_: TimeFormat | None = None  # None: ISO 8601
+    zone: str | None = None  # IANA zone of times without one; None: those are faults
+    personal: Personal = Personal.UNDECLARED
+
+
+@dataclass(frozen=True, slots=True)
+class EventsSpec:
+    """Which changes of rows become events of a topic."""
+
+    topic: str
+    created: str | None = None  # event type names; None: no such event
+    changed: str | None = None
+    changed_fields: tuple[str, ...] = ()  # empty: a change of any column
+    deleted: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MappingSpec:
+    """A versioned rule from the records of one stream to one table."""
+
+    name: str
+    version: int
+    source: str
+    stream: str
+    table: str
+    key: tuple[str, ...]  # columns; `tenant_id` last where the source has tenants
+    revision: RevisionSpec
+    columns: Mapping[str, ColumnSpec]
+    entity: ByPlan[Path]  # root RECORD; no steps: the record itself
+    where: Predicate | None = None  # else the outcome is `ignored`
+    deleted: Predicate | None = None  # soft delete or tombstone
+    absent: str = "delete"  # or keep
+    absent_max: Decimal = Decimal("0.1")  # share of rows; a larger sweep waits for an operator
+    subjects: tuple[str, ...] = ()  # columns an erasure looks for
+    events: EventsSpec | None = None
+    keep_quarantine_s: float = 90 * 86_400.0
+    incident: Mapping[str, object] | None = None  # roles to columns, as written
+    hash: str = ""  # fingerprint of everything but the version
+    file: str = ""
