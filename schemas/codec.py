@@ -1,0 +1,128 @@
+"""Values of the log to bytes and back: Avro single-object encoding, schemas found by fingerprint.
+
+Every schema version that was ever written stays in `avro/history`, so old data stays readable.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import fastavro
+import msgspec
+from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
+
+from schemas.records import Control, Mark, Observation, Record, SourceCheckpoint
+
+MAGIC = b"\xc3\x01"
+HEADER_BYTES = 10
+
+_TYPES: dict[str, type[Record]] = {
+    "gapless.Observation": Observation,
+    "gapless.Mark": Mark,
+    "gapless.SourceCheckpoint": SourceCheckpoint,
+    "gapless.Control": Control,
+}
+_FILES: dict[type[Record], str] = {
+    Observation: "observation.avsc",
+    Mark: "mark.avsc",
+    SourceCheckpoint: "source_checkpoint.avsc",
+    Control: "control.avsc",
+}
+
+
+class UnreadableValue(ValueError):
+    """A value of the log that no known schema can read; says which fingerprint it carries."""
+
+
+def _plain(schema: Any) -> Any:
+    """Drop logical types: times stay integer microseconds, and the wire form is the same."""
+    if isinstance(schema, dict):
+        return {k: _plain(v) for k, v in schema.items() if k != "logicalType"}
+    if isinstance(schema, list):
+        return [_plain(item) for item in schema]
+    return schema
+
+
+class _Writer:
+    def __init__(self, raw: Any) -> None:
+        self.schema: Any = parse_schema(_plain(raw))
+        form = to_parsing_canonical_form(raw)
+        self.fingerprint = bytes.fromhex(fingerprint(form, "CRC-64-AVRO"))
+        self.header = MAGIC + self.fingerprint
+
+
+@cache
+def _writer(of: type[Record]) -> _Writer:
+    text = resources.files("schemas").joinpath("avro", _FILES[of]).read_text("utf-8")
+    return _Writer(json.loads(text))
+
+
+@cache
+def _by_fingerprint() -> Mapping[bytes, tuple[Any, type[Record]]]:
+    """Every schema version known: fingerprint → (writer schema, type it decodes to)."""
+    found: dict[bytes, tuple[Any, type[Record]]] = {}
+    folder = resources.files("schemas").joinpath("avro")
+    history = folder.joinpath("history")
+    files = [f for f in folder.iterdir() if f.name.endswith(".avsc")]
+    if history.is_dir():
+        files += [f for f in history.iterdir() if f.name.endswith(".avsc")]
+    for file in files:
+        raw = json.loads(file.read_text("utf-8"))
+        writer = _Writer(raw)
+        found[writer.fingerprint] = (
+            writer.schema,
+            _TYPES[f"{raw['namespace']}.{raw['name']}"],
+        )
+    return found
+
+
+def encode(record: Record) -> bytes:
+    """One record, framed: `C3 01`, the schema's CRC-64-AVRO fingerprint, the Avro binary."""
+    writer = _writer(type(record))
+    out = io.BytesIO()
+    out.write(writer.header)
+    fastavro.schemaless_writer(out, writer.schema, _builtins(record))
+    return out.getvalue()
+
+
+def decode_mapping(value: bytes) -> tuple[type[Record], dict[str, Any]]:
+    """The type and the plain mapping (field names as in the Avro files) of a framed value."""
+    if value[:2] != MAGIC or len(value) < HEADER_BYTES:
+        raise UnreadableValue(
+            f"not a framed record: begins with {value[:10].hex()}, expected c301; "
+            "was another program writing to this topic?"
+        )
+    known = _by_fingerprint().get(value[2:HEADER_BYTES])
+    if known is None:
+        raise UnreadableValue(
+            f"written with schema {value[2:HEADER_BYTES].hex()}, which this version does not know; "
+            "upgrade this process to the version that wrote it"
+        )
+    schema, of = known
+    body = io.BytesIO(value)
+    body.seek(HEADER_BYTES)
+    try:
+        found = fastavro.schemaless_reader(body, schema, _writer(of).schema)
+    except (EOFError, ValueError, IndexError, TypeError) as error:
+        raise UnreadableValue(f"cut or damaged {of.__name__}: {error!r}") from error
+    if not isinstance(found, dict):
+        raise UnreadableValue(f"damaged {of.__name__}: not a record")
+    return of, found
+
+
+def decode(value: bytes) -> Record:
+    """A framed value as its record. Raises UnreadableValue for anything else."""
+    of, found = decode_mapping(value)
+    try:
+        return msgspec.convert(found, of, builtin_types=(bytes,))
+    except msgspec.ValidationError as error:
+        raise UnreadableValue(f"damaged {of.__name__}: {error}") from error
+
+
+def _builtins(record: Record) -> Any:
+    return msgspec.to_builtins(record, builtin_types=(bytes,))

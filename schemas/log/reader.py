@@ -1,0 +1,178 @@
+"""Reading a partition of the log by hand: from an offset to the end that stood when asked.
+
+Owns an unsubscribed consumer; knows nothing of groups, and never falls back to another offset.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from schemas.log import config
+from schemas.settings import Settings
+
+
+class LogUnavailable(Exception):
+    """The log could not be read in time; says what was waited for. Trying again is right."""
+
+
+class OffsetGone(Exception):
+    """The wanted offset is not in the log: deleted by retention, or the log was cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One committed record. `timestamp_ms` is the broker's append time."""
+
+    partition: int
+    offset: int
+    key: str
+    value: bytes | None
+    timestamp_ms: int
+    leader_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """`low`: first offset kept; `stable_end`: last stable offset; `end`: the high watermark."""
+
+    low: int
+    stable_end: int
+    end: int
+
+
+def bounds(
+    settings: Settings, topic: str, partition: int, timeout_s: float = 10.0
+) -> Bounds:
+    """Low watermark, last stable offset and end of a partition, asked from the broker now."""
+    low, stable = _watermarks(settings, topic, partition, "read_committed", timeout_s)
+    _, end = _watermarks(settings, topic, partition, "read_uncommitted", timeout_s)
+    return Bounds(low, stable, end)
+
+
+def _watermarks(
+    settings: Settings, topic: str, partition: int, isolation: str, timeout_s: float
+) -> tuple[int, int]:
+    properties = {**config.reader(settings, "bounds"), "isolation.level": isolation}
+    consumer = Consumer(properties)
+    try:
+        found = consumer.get_watermark_offsets(
+            TopicPartition(topic, partition), timeout_s
+        )
+    except KafkaException as error:
+        raise LogUnavailable(f"ends of {topic}-{partition}: {error}") from error
+    finally:
+        consumer.close()
+    if found is None:
+        raise LogUnavailable(f"ends of {topic}-{partition}: no answer in {timeout_s} s")
+    return found
+
+
+class PartitionReader:
+    """A consumer on one partition, used by one thread, closed by `close` or as a context."""
+
+    def __init__(
+        self, settings: Settings, topic: str, partition: int, role: str = "reader"
+    ) -> None:
+        self._consumer = Consumer(config.reader(settings, role))
+        self._topic, self._partition = topic, partition
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def stable_end(self, timeout_s: float = 10.0) -> int:
+        """The last stable offset, asked now: everything below it is decided."""
+        return self._ends(timeout_s)[1]
+
+    def low(self, timeout_s: float = 10.0) -> int:
+        """The first offset that is kept."""
+        return self._ends(timeout_s)[0]
+
+    def _ends(self, timeout_s: float) -> tuple[int, int]:
+        try:
+            found = self._consumer.get_watermark_offsets(
+                TopicPartition(self._topic, self._partition), timeout_s
+            )
+        except KafkaException as error:
+            raise LogUnavailable(
+                f"ends of {self._topic}-{self._partition}: {error}"
+            ) from error
+        if found is None:
+            raise LogUnavailable(
+                f"ends of {self._topic}-{self._partition}: no answer in {timeout_s} s"
+            )
+        return found
+
+    def read(
+        self, start: int, end: int, *, idle_timeout_s: float = 30.0, batch: int = 500
+    ) -> Iterator[LogRecord]:
+        """Committed records of `[start, end)`; ends once the position has reached `end`.
+
+        A trailing commit marker is passed only by polling on, so the position decides, not the
+        last record. Raises OffsetGone, or LogUnavailable when nothing moves for `idle_timeout_s`.
+        """
+        if start >= end:
+            return
+        where = TopicPartition(self._topic, self._partition, start)
+        self._consumer.assign([where])
+        deadline = time.monotonic() + idle_timeout_s
+        while True:
+            moved = False
+            for message in self._consumer.consume(batch, 0.1):
+                found = _checked(message)
+                if found is None:
+                    continue
+                moved = True
+                if found.offset >= end:
+                    return
+                yield found
+            position = self._consumer.position([where])[0].offset
+            if position >= end:
+                return
+            now = time.monotonic()
+            if moved:
+                deadline = now + idle_timeout_s
+            elif now > deadline:
+                raise LogUnavailable(
+                    f"{self._topic}-{self._partition} stands at {position}, wanted {end}"
+                )
+
+
+def _checked(message: Message) -> LogRecord | None:
+    error = message.error()
+    if error is None:
+        return as_record(message)
+    if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
+        raise OffsetGone(error.str())
+    if error.fatal() or not error.retriable() and error.code() > 0:
+        raise LogUnavailable(error.str())
+    return None  # transport noise: librdkafka reconnects by itself, the idle limit bounds it
+
+
+def as_record(message: Message) -> LogRecord:
+    """A delivered message as a record; its key must be text."""
+    key, offset, partition = message.key(), message.offset(), message.partition()
+    if offset is None or partition is None:
+        raise LogUnavailable("a message without coordinates")
+    text = key.decode("utf-8", "replace") if isinstance(key, bytes) else (key or "")
+    value = message.value()
+    raw = value.encode() if isinstance(value, str) else value
+    return LogRecord(
+        partition, offset, text, raw, message.timestamp()[1], message.leader_epoch()
+    )
