@@ -101,6 +101,7 @@ class Workers:
         """One verb to its end; the caller looks at its exit code."""
         return subprocess.run(
             [sys.executable, "-m", "ops.cli.main", *verb.split()],
+            check=False,
             cwd=REPOSITORY,
             env={**os.environ, **self.environment, **extra},
             capture_output=True,
