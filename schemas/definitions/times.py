@@ -1,7 +1,28 @@
-"""Times as providers write them, read and printed as integer microseconds since 1970 in UTC."""
+"""Times as providers write them, read and printed as integer microseconds since 1970 in UTC.
 
+Nothing here is a float. What a notation shows beyond microseconds is cut off. A time without a zone
+is refused unless the definition names one; of an hour that a zone has twice the first is meant.
+"""
+
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from decimal import Decimal, InvalidOperation
 from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from schemas.definitions.problems import NotationError, closest
+from schemas.definitions.time_fields import EPOCH, ONE_US, TimeFault, from_fields, offset_s, within
+from schemas.definitions.time_patterns import TimePattern, compile_pattern
+
+_ISO = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
+    r"(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]+))?)?)?"
+    r" ?([Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?"
+)
 
 
 class TimeKind(StrEnum):
@@ -20,3 +41,133 @@ class TimeFormat:
 
     kind: TimeKind
     pattern: str | None = None
+
+    @property
+    def unit_us(self) -> int:
+        """The smallest step that the notation can print, in microseconds."""
+        if self.kind is TimeKind.PATTERN:
+            return _compiled(self).unit_us
+        return 1_000_000 if self.kind in (TimeKind.RFC3339, TimeKind.UNIX_S) else 1_000
+
+
+RFC3339: Final = TimeFormat(TimeKind.RFC3339)
+
+
+def parse_format(text: str) -> TimeFormat:
+    """The format that a definition names. Raises NotationError."""
+    if "%" in text:
+        compile_pattern(text)
+        return TimeFormat(TimeKind.PATTERN, text)
+    names = [kind.value for kind in TimeKind if kind is not TimeKind.PATTERN]
+    if text not in names:
+        near = closest(text, names)
+        advice = f"Write {', '.join(names)} or a pattern such as `%Y-%m-%d %H:%M:%S.%3fZ`."
+        raise NotationError(
+            f'"{text}" is no format of times', (f"Did you mean `{near}`? " if near else "") + advice
+        )
+    return TimeFormat(TimeKind(text))
+
+
+def parse_zone(text: str) -> str:
+    """The name of an IANA zone. Raises NotationError."""
+    try:
+        ZoneInfo(text)
+    except (ValueError, OSError, KeyError):
+        raise NotationError(
+            f'"{text}" is no time zone', "Write a name such as `Europe/Berlin`."
+        ) from None
+    return text
+
+
+def parse_time(value: object, time_format: TimeFormat = RFC3339, zone: str | None = None) -> int:
+    """Microseconds since 1970. Raises TimeFault."""
+    return time_reader(time_format, zone)(value)
+
+
+@lru_cache(maxsize=256)
+def time_reader(
+    time_format: TimeFormat = RFC3339, zone: str | None = None
+) -> Callable[[object], int]:
+    """A function that reads one provider's times; it raises TimeFault."""
+    tz: tzinfo | None = None if zone is None else ZoneInfo(zone)
+    if time_format.kind is TimeKind.UNIX_S:
+        return lambda value: _from_number(value, 1_000_000)
+    if time_format.kind is TimeKind.UNIX_MS:
+        return lambda value: _from_number(value, 1_000)
+    if time_format.kind is TimeKind.PATTERN:
+        pattern = _compiled(time_format)
+        return lambda value: from_fields(pattern.read(_text(value)), tz)
+    return lambda value: _from_iso(_text(value), tz)
+
+
+def print_time(us: int, time_format: TimeFormat = RFC3339, zone: str | None = None) -> str | int:
+    """The time as the provider is asked for it: a number for the unix formats, else a text.
+
+    Patterns without a zone of their own are printed in `zone`. Raises ValueError for a time between
+    two steps of the notation, since to round it would ask for something else.
+    """
+    if us % time_format.unit_us:
+        raise ValueError(f"{us} us is between two steps of {time_format.unit_us} us")
+    if time_format.kind is TimeKind.UNIX_S:
+        return us // 1_000_000
+    if time_format.kind is TimeKind.UNIX_MS:
+        return us // 1_000
+    moment = EPOCH + timedelta(microseconds=us)
+    if time_format.kind is TimeKind.PATTERN:
+        pattern = _compiled(time_format)
+        return pattern.print(
+            moment if zone is None or pattern.utc else moment.astimezone(ZoneInfo(zone))
+        )
+    precision = "seconds" if time_format.kind is TimeKind.RFC3339 else "milliseconds"
+    return moment.replace(tzinfo=None).isoformat(timespec=precision) + "Z"
+
+
+def _compiled(time_format: TimeFormat) -> TimePattern:
+    if time_format.pattern is None:
+        raise ValueError("a format of kind pattern has a pattern")
+    return compile_pattern(time_format.pattern)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TimeFault("a text was expected")
+    return value
+
+
+def _from_number(value: object, factor: int) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return within(value * factor)
+    if not isinstance(value, float | str | Decimal):
+        raise TimeFault("a number was expected")
+    try:
+        number = Decimal(str(value)) if len(str(value)) <= 40 else Decimal("NaN")
+    except InvalidOperation:
+        raise TimeFault("a number was expected") from None
+    if not number.is_finite() or number.adjusted() > 18:
+        raise TimeFault("not a number that is a time")
+    return within(int((number * factor).to_integral_value("ROUND_FLOOR")))
+
+
+def _from_iso(text: str, tz: tzinfo | None) -> int:
+    if (
+        len(text) in (20, 24, 27)
+        and text[4] == text[7] == "-"
+        and text[10] == "T"
+        and text[-1] == "Z"
+    ):
+        try:  # the usual shapes, at a third of the cost
+            return (datetime.fromisoformat(text) - EPOCH) // ONE_US
+        except ValueError:
+            pass
+    found = _ISO.fullmatch(text)
+    if found is None:
+        raise TimeFault("not an ISO 8601 time")
+    year, month, day, hour, minute, second, fraction, offset = found.groups()
+    fields = {
+        "year": int(year), "month": int(month), "day": int(day),
+        "hour": int(hour or 0), "minute": int(minute or 0), "second": int(second or 0),
+        "us": int((fraction or "")[:6].ljust(6, "0")),
+    }  # fmt: skip
+    if offset is not None:
+        fields["offset_s"] = offset_s(offset)
+    return from_fields(fields, tz)
