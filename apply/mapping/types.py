@@ -1,0 +1,114 @@
+"""What mapping gives to the sink: rows as tuples in the table's column order, outcomes and faults.
+
+Invariant: per record of a page there is either a row (outcome byte 0) or a final outcome byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from apply.outcomes import RecordFault
+from schemas.definitions.mapping import MappingSpec
+from schemas.records import Observation
+
+Row = tuple[Any, ...]
+"""Values in the order of `CompiledMapping.columns`, ready for psycopg's binary COPY."""
+Key = tuple[Any, ...]
+"""Values of the key columns, in the order of `MappingSpec.key`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the target table; `pg_type` is what `Copy.set_types` and DDL understand."""
+
+    name: str
+    pg_type: str
+
+
+SYSTEM_COLUMNS: tuple[Column, ...] = (
+    Column("deleted_at", "timestamptz"),
+    Column("_source_epoch", "int2"),
+    Column("_generation", "int2"),
+    Column("_partition_id", "int4"),
+    Column("_offset", "int8"),
+    Column("_index", "int4"),
+    Column("_mapping_version", "int4"),
+    Column("_deleted", "bool"),
+    Column("_content_hash", "int8"),
+    Column("_observed_at", "timestamptz"),
+    Column("_began", "int8"),
+)
+"""The last columns of every target table, in this order; `position` of a name is negative."""
+
+# Positions of system columns in a row, from its end.
+DELETED_AT, SOURCE_EPOCH, GENERATION, PARTITION_ID, OFFSET, INDEX = range(-11, -5)
+MAPPING_VERSION, DELETED, CONTENT_HASH, OBSERVED_AT, BEGAN = range(-5, 0)
+REVISION = -12
+"""Position of `source_revision` from the end; only where the mapping has a revision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an observation stands and who owns it.
+
+    `offset` is its own offset in the log; rows take the original one if the observation has it.
+    `began`: offset of the begin mark of the snapshot this page belongs to; None for changes.
+    """
+
+    partition_id_no: int
+    generation: int
+    offset: int
+    tenant: str | None
+    began: int | None
+
+
+@dataclass(slots=True)
+class Mapped:
+    """What became of one observation.
+
+    `outcomes` has one byte per record of this part: 0 where `rows` has a row whose `_index` is
+    `first_index` + position, else final. `other_keys`: keys of records that became no row though
+    their key is readable (quarantined, and ignored in a snapshot). `unreadable`: listed records
+    whose key cannot be read; one of them withholds the sweep of that snapshot.
+    """
+
+    first_index: int
+    outcomes: bytearray
+    rows: list[Row] = field(default_factory=list)
+    faults: list[RecordFault] = field(default_factory=list)
+    other_keys: list[Key] = field(default_factory=list)
+    unreadable: int = 0
+
+    def listed_keys(self, key_count: int, *, changes: bool) -> list[Key]:
+        """Keys that this page shows to exist, for the presence set of an open snapshot.
+
+        `changes`: the page is one of changes, where a tombstone shows no existence.
+        """
+        shown = [row[:key_count] for row in self.rows if not (changes and row[DELETED])]
+        return shown + self.other_keys
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledMapping:
+    """A mapping version ready to run.
+
+    `columns`: keys (in the order of `spec.key`), the other columns, `source_revision` unless the
+    kind is none, then SYSTEM_COLUMNS. Keys come first, so `key_positions` is 0, 1, …
+    """
+
+    spec: MappingSpec
+    version_id: int
+    columns: tuple[Column, ...]
+    key_positions: tuple[int, ...]
+    mapper: Callable[[Observation, Place], Mapped]
+
+    def map_page(self, observation: Observation, place: Place) -> Mapped:
+        """Map all records of one observation. Never raises for what a record holds."""
+        return self.mapper(observation, place)
+
+    @property
+    def type_names(self) -> list[str]:
+        """What `Copy.set_types` wants, in column order."""
+        return [column.pg_type for column in self.columns]
