@@ -9,7 +9,7 @@ from pathlib import Path
 
 from schemas.settings import Settings
 
-Properties = dict[str, str | int | float | bool | None]
+Properties = dict[str, str | int | float | bool]
 
 
 class BadKafkaConfig(ValueError):
@@ -44,9 +44,7 @@ def read_properties(file: Path) -> Properties:
                 f"{file}:{number}: expected name=value, as in sasl.mechanism=PLAIN"
             )
         if name in _PROTECTED:
-            raise BadKafkaConfig(
-                f"{file}:{number}: {name} is set by Gapless and cannot be changed"
-            )
+            raise BadKafkaConfig(f"{file}:{number}: {name} is set by Gapless and cannot be changed")
         found[name] = value.strip()
     return found
 

@@ -46,9 +46,7 @@ class Membership:
         )
         self._commits: queue.SimpleQueue[dict[int, int]] = queue.SimpleQueue()
         self._stop = threading.Event()
-        self._thread = threading.Thread(
-            target=self._run, name=f"{role}-group", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, name=f"{role}-group", daemon=True)
 
     def start(self) -> None:
         self._consumer.subscribe(

@@ -51,9 +51,7 @@ class Bounds:
     end: int
 
 
-def bounds(
-    settings: Settings, topic: str, partition: int, timeout_s: float = 10.0
-) -> Bounds:
+def bounds(settings: Settings, topic: str, partition: int, timeout_s: float = 10.0) -> Bounds:
     """Low watermark, last stable offset and end of a partition, asked from the broker now."""
     low, stable = _watermarks(settings, topic, partition, "read_committed", timeout_s)
     _, end = _watermarks(settings, topic, partition, "read_uncommitted", timeout_s)
@@ -66,9 +64,7 @@ def _watermarks(
     properties = {**config.reader(settings, "bounds"), "isolation.level": isolation}
     consumer = Consumer(properties)
     try:
-        found = consumer.get_watermark_offsets(
-            TopicPartition(topic, partition), timeout_s
-        )
+        found = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout_s)
     except KafkaException as error:
         raise LogUnavailable(f"ends of {topic}-{partition}: {error}") from error
     finally:
@@ -82,9 +78,17 @@ class PartitionReader:
     """A consumer on one partition, used by one thread, closed by `close` or as a context."""
 
     def __init__(
-        self, settings: Settings, topic: str, partition: int, role: str = "reader"
+        self,
+        settings: Settings,
+        topic: str,
+        partition: int,
+        role: str = "reader",
+        *,
+        committed: bool = True,
     ) -> None:
-        self._consumer = Consumer(config.reader(settings, role))
+        """`committed` False also shows records of open and aborted transactions: evidence only."""
+        isolation = "read_committed" if committed else "read_uncommitted"
+        self._consumer = Consumer({**config.reader(settings, role), "isolation.level": isolation})
         self._topic, self._partition = topic, partition
 
     def __enter__(self) -> Self:
@@ -110,9 +114,7 @@ class PartitionReader:
                 TopicPartition(self._topic, self._partition), timeout_s
             )
         except KafkaException as error:
-            raise LogUnavailable(
-                f"ends of {self._topic}-{self._partition}: {error}"
-            ) from error
+            raise LogUnavailable(f"ends of {self._topic}-{self._partition}: {error}") from error
         if found is None:
             raise LogUnavailable(
                 f"ends of {self._topic}-{self._partition}: no answer in {timeout_s} s"
@@ -160,7 +162,7 @@ def _checked(message: Message) -> LogRecord | None:
         return as_record(message)
     if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
         raise OffsetGone(error.str())
-    if error.fatal() or not error.retriable() and error.code() > 0:
+    if error.fatal() or (not error.retriable() and error.code() > 0):
         raise LogUnavailable(error.str())
     return None  # transport noise: librdkafka reconnects by itself, the idle limit bounds it
 
@@ -170,9 +172,7 @@ def as_record(message: Message) -> LogRecord:
     key, offset, partition = message.key(), message.offset(), message.partition()
     if offset is None or partition is None:
         raise LogUnavailable("a message without coordinates")
-    text = key.decode("utf-8", "replace") if isinstance(key, bytes) else (key or "")
-    value = message.value()
-    raw = value.encode() if isinstance(value, str) else value
+    text = key.decode("utf-8", "replace") if key is not None else ""
     return LogRecord(
-        partition, offset, text, raw, message.timestamp()[1], message.leader_epoch()
+        partition, offset, text, message.value(), message.timestamp()[1], message.leader_epoch()
     )
