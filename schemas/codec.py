@@ -39,6 +39,10 @@ class UnreadableValue(ValueError):
     """A value of the log that no known schema can read; says which fingerprint it carries."""
 
 
+class UnknownSchema(UnreadableValue):
+    """Framed, but by a newer version: waiting for an upgrade is right, skipping never is."""
+
+
 def _plain(schema: Any) -> Any:
     """Drop logical types: times stay integer microseconds, and the wire form is the same."""
     if isinstance(schema, dict):
@@ -99,7 +103,7 @@ def decode_mapping(value: bytes) -> tuple[type[Record], dict[str, Any]]:
         )
     known = _by_fingerprint().get(value[2:HEADER_BYTES])
     if known is None:
-        raise UnreadableValue(
+        raise UnknownSchema(
             f"written with schema {value[2:HEADER_BYTES].hex()}, which this version does not know; "
             "upgrade this process to the version that wrote it"
         )

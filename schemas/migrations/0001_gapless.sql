@@ -106,6 +106,7 @@ CREATE TABLE gapless.exception (
   due_at          timestamptz,
   fetched_at      timestamptz NOT NULL,
   as_of           timestamptz,
+  run             text,
   created_at      timestamptz NOT NULL DEFAULT now(),
   decided_by      text,
   decided_at      timestamptz,
@@ -164,7 +165,8 @@ CREATE TABLE gapless.gap (
   UNIQUE (partition, generation, "offset", cause)
 );
 
--- Snapshots per partition id. state: open, held (sweep waits for an operator), swept, kept (nothing deleted), dropped.
+-- Snapshots per partition id. state: open, held (sweep waits for an operator), released (its owner may sweep now),
+-- swept, kept (nothing deleted), dropped. barrier: what was observed below it no longer counts (set by the sweep).
 CREATE TABLE gapless.snapshot (
   mapping_version int NOT NULL DEFAULT 0,
   partition_id    int NOT NULL REFERENCES gapless.partition_id (id),
@@ -172,8 +174,9 @@ CREATE TABLE gapless.snapshot (
   generation      int2 NOT NULL,
   began           bigint NOT NULL,
   completed       bigint,
+  barrier         bigint,
   stable          boolean NOT NULL DEFAULT false,
-  state           text NOT NULL CHECK (state IN ('open', 'held', 'swept', 'kept', 'dropped')),
+  state           text NOT NULL CHECK (state IN ('open', 'held', 'released', 'swept', 'kept', 'dropped')),
   listed          bigint NOT NULL DEFAULT 0,
   swept           bigint NOT NULL DEFAULT 0,
   unreadable      bigint NOT NULL DEFAULT 0,
