@@ -1,0 +1,26 @@
+"""`gapless apply`: stage 2, from the log into Postgres."""
+
+from __future__ import annotations
+
+import typer
+
+from ops.cli import context
+
+
+def register(app: typer.Typer) -> None:
+    app.command("apply")(apply)
+
+
+def apply(definitions: context.Definitions = None) -> None:
+    """Apply the log to Postgres, until it is told to stop."""
+    from apply.service import run
+    from ops.facts.log import connect
+    from ops.failpoints import build
+    from schemas.definitions.load import load_folder
+
+    settings = context.load_settings(definitions)
+    hit = build(settings.failpoints)
+    loaded = load_folder(settings.definitions)
+    context.configure_logging(settings)
+    connect(settings)
+    raise typer.Exit(run(settings, loaded, hit=hit))

@@ -1,0 +1,97 @@
+"""What every verb starts from: settings, logging, definitions, and how results are printed.
+
+Addresses come from the environment, else from the running local stack, else from the defaults.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from schemas.settings import Settings
+
+STACK_NOTE = Path(".gapless/stack.json")
+
+Definitions = Annotated[
+    Path | None,
+    typer.Option(
+        "--definitions",
+        "-d",
+        metavar="FOLDER",
+        help="Folder that holds sources/ and mappings/. Else GAPLESS_DEFINITIONS, else here.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+
+class BadSettings(Exception):
+    """An environment variable or option cannot be used; says which and why."""
+
+
+def load_settings(definitions: Path | None = None, **overrides: Any) -> Settings:
+    """Settings of this call; `overrides` win over the environment, None leaves a value alone."""
+    from pydantic import ValidationError
+
+    from schemas.settings import Settings
+
+    given = {name: value for name, value in overrides.items() if value is not None}
+    if definitions is not None:
+        given["definitions"] = definitions
+    for name, address in _stack_addresses().items():
+        if f"GAPLESS_{name.upper()}" not in os.environ:
+            given.setdefault(name, address)
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        lines = [
+            f"GAPLESS_{'.'.join(str(part) for part in fault['loc']).upper()}: {fault['msg']}"
+            for fault in error.errors(include_url=False, include_input=False)
+        ]
+        raise BadSettings("\n".join(lines)) from None
+
+
+def _stack_addresses() -> dict[str, str]:
+    """Kafka and Postgres of the local stack of this folder; empty if none was started."""
+    try:
+        note = json.loads(STACK_NOTE.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {name: str(note[name]) for name in ("kafka", "postgres") if name in note}
+
+
+def configure_logging(settings: Settings) -> None:
+    """Logs of a long-running process go to standard error: text, or JSON lines if set."""
+    import structlog
+
+    renderer: Any = structlog.processors.JSONRenderer()
+    if not settings.log_json:
+        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.dict_tracebacks
+            if settings.log_json
+            else structlog.processors.format_exc_info,
+            renderer,
+        ],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def operator() -> str:
+    """Who decides: the account that runs this command, for the record of the decision."""
+    return os.environ.get("GAPLESS_OPERATOR") or os.environ.get("USER") or f"uid {os.getuid()}"
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output; times and bytes must be text already."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

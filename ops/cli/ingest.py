@@ -1,0 +1,48 @@
+"""`gapless ingest`: stage 1, from the sources into the log."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from ops.cli import context, errors
+
+Once = Annotated[bool, typer.Option("--once", help="Do what is due, then exit: for cron.")]
+Budget = Annotated[
+    str | None,
+    typer.Option(metavar="DURATION", help="With --once: stop before this is used up, as in 240s."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("ingest")(ingest)
+
+
+def ingest(
+    once: Once = False, budget: Budget = None, definitions: context.Definitions = None
+) -> None:
+    """Fetch what is due from the sources into the log. Needs Kafka, not Postgres.
+
+    Exit code 5: the budget is spent and there is more to do. 6: another --once runs.
+    """
+    from ingest.service import run
+    from ops.failpoints import build
+    from ops.facts.log import connect
+    from schemas.definitions.durations import parse_duration_us
+    from schemas.definitions.load import load_folder
+    from schemas.definitions.problems import NotationError
+
+    if budget is not None and not once:
+        raise errors.Stop("--budget goes with --once: without it, ingest runs on.", errors.USAGE)
+    try:
+        budget_s = None if budget is None else parse_duration_us(budget) / 1e6
+    except NotationError as error:
+        raise errors.Stop(f"--budget: {error}. {error.advice}", errors.USAGE) from None
+    settings = context.load_settings(definitions)
+    hit = build(settings.failpoints)
+    loaded = load_folder(settings.definitions)
+    context.configure_logging(settings)
+    connect(settings)
+    raise typer.Exit(asyncio.run(run(settings, loaded, hit=hit, once=once, budget_s=budget_s)))

@@ -1,0 +1,69 @@
+"""`gapless`: collects the verbs and turns expected errors into one message and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+import typer
+
+import ops.cli
+from ops.cli import context, errors
+
+if TYPE_CHECKING:
+    from schemas.settings import Settings
+
+_HELP = (
+    "Copies what HTTP APIs say into Postgres, through Kafka, and proves that nothing was skipped."
+)
+
+
+def build_app() -> typer.Typer:
+    """The application with every verb that stands in this folder."""
+    app = typer.Typer(
+        help=_HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    for found in sorted(module.name for module in pkgutil.iter_modules(ops.cli.__path__)):
+        module = importlib.import_module(f"ops.cli.{found}")
+        register = getattr(module, "register", None)
+        if register is not None:
+            register(app)
+    return app
+
+
+def main() -> None:
+    """Run one verb; the process ends with its exit code."""
+    try:
+        build_app()(prog_name="gapless")
+    except SystemExit:
+        raise
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+    except Exception as error:
+        problem = errors.explain(error, _settings())
+        if problem is None:
+            traceback.print_exc()
+            sys.exit(errors.INTERNAL)
+        typer.echo(problem.message, err=True)
+        sys.exit(problem.exit_code)
+
+
+def _settings() -> Settings | None:
+    try:
+        return context.load_settings()
+    except context.BadSettings:
+        return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""Facts of the log: topics and their settings, ends, checkpoints, decisions, mirrored offsets.
+
+Reads committed records only, and never commits an offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from schemas import codec
+from schemas.log import config
+from schemas.log.reader import Bounds, LogRecord, PartitionReader
+from schemas.records import Control, SourceCheckpoint
+from schemas.settings import Settings
+
+_TIMEOUT_S = 10.0
+_CONNECT_S = 5.0
+T = TypeVar("T")
+
+
+class KafkaUnreachable(Exception):
+    """No broker answered, or it refused this client; says which."""
+
+
+class TopicsMissing(Exception):
+    """Topics of this deployment do not exist; names them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRecord:
+    """A source checkpoint and where it lies in the topic of checkpoints."""
+
+    partition: int
+    offset: int
+    checkpoint: SourceCheckpoint
+
+
+def connect(settings: Settings, timeout_s: float = _CONNECT_S) -> AdminClient:
+    """A client of a broker that has answered. Raises KafkaUnreachable."""
+    heard: list[str] = []
+    properties: dict[str, Any] = {**config.client(settings, "ops"), "log_level": 0}
+    properties["error_cb"] = lambda error: heard.append(error.str())
+    admin = AdminClient(properties)
+    try:
+        admin.list_topics(timeout=timeout_s)
+    except KafkaException as error:
+        admin.poll(0)
+        raise KafkaUnreachable(_reason(heard, error)) from None
+    return admin
+
+
+def partition_counts(admin: AdminClient, topics: Iterable[str]) -> dict[str, int]:
+    """Number of partitions of each topic. Raises TopicsMissing."""
+    wanted = list(topics)
+    known = admin.list_topics(timeout=_TIMEOUT_S).topics
+    missing = [topic for topic in wanted if topic not in known or known[topic].error]
+    if missing:
+        raise TopicsMissing(f"topics are missing: {', '.join(missing)}")
+    return {topic: len(known[topic].partitions) for topic in wanted}
+
+
+def topic_settings(admin: AdminClient, topic: str) -> dict[str, str]:
+    """The topic's effective settings, as the broker has them."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    futures = admin.describe_configs([resource], request_timeout=_TIMEOUT_S)
+    found = _result(futures[resource])
+    return {name: str(entry.value) for name, entry in found.items()}
+
+
+def ends(admin: AdminClient, topic: str, partitions: int) -> dict[int, Bounds]:
+    """First offset kept, last stable offset and end of every partition, asked now."""
+    where = [TopicPartition(topic, number) for number in range(partitions)]
+
+    def ask(spec: OffsetSpec, level: IsolationLevel) -> dict[int, int]:
+        futures = admin.list_offsets(
+            dict.fromkeys(where, spec), isolation_level=level, request_timeout=_TIMEOUT_S
+        )
+        return {place.partition: _result(future).offset for place, future in futures.items()}
+
+    first: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+    last: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    low = ask(first, IsolationLevel.READ_UNCOMMITTED)
+    stable = ask(last, IsolationLevel.READ_COMMITTED)
+    end = ask(last, IsolationLevel.READ_UNCOMMITTED)
+    return {number: Bounds(low[number], stable[number], end[number]) for number in low}
+
+
+def mirrored_offsets(admin: AdminClient, group: str, topic: str) -> dict[int, int]:
+    """Next offsets that a group has committed to Kafka, by partition; empty for an unknown group."""
+    futures = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
+    try:
+        found = _result(futures[group])
+    except KafkaException as error:
+        fault = error.args[0]
+        if isinstance(fault, KafkaError) and fault.code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return {}
+        raise
+    return {
+        place.partition: place.offset
+        for place in found.topic_partitions
+        if place.topic == topic and place.offset >= 0
+    }
+
+
+def records(
+    settings: Settings, topic: str, bounds: dict[int, Bounds], role: str = "ops"
+) -> Iterator[LogRecord]:
+    """Every committed record between the given ends, partition after partition."""
+    for number, found in sorted(bounds.items()):
+        if found.low < found.stable_end:
+            with PartitionReader(settings, topic, number, role) as reader:
+                yield from reader.read(found.low, found.stable_end)
+
+
+def checkpoints(settings: Settings, bounds: dict[int, Bounds]) -> Iterator[CheckpointRecord]:
+    """Every source checkpoint that still stands in the log, in the order of each partition."""
+    for record in records(settings, settings.checkpoints, bounds):
+        if record.value is None:
+            continue
+        value = codec.decode(record.value)
+        if isinstance(value, SourceCheckpoint):
+            yield CheckpointRecord(record.partition, record.offset, value)
+
+
+def controls(settings: Settings, bounds: dict[int, Bounds]) -> Iterator[tuple[int, Control]]:
+    """Operators' decisions with their offsets, oldest first."""
+    for record in records(settings, settings.control, bounds):
+        if record.value is None:
+            continue
+        value = codec.decode(record.value)
+        if isinstance(value, Control):
+            yield record.offset, value
+
+
+def first_records(
+    settings: Settings, topic: str, bounds: dict[int, Bounds]
+) -> dict[int, LogRecord]:
+    """The oldest record kept in each partition that has one: the observed horizon of the topic."""
+    found: dict[int, LogRecord] = {}
+    for number, ends_now in bounds.items():
+        if ends_now.low >= ends_now.stable_end:
+            continue
+        with PartitionReader(settings, topic, number, "horizon") as reader:
+            for record in reader.read(ends_now.low, ends_now.stable_end, batch=1):
+                found[number] = record
+                break
+    return found
+
+
+def _result(future: Future[T]) -> T:
+    return future.result(timeout=_TIMEOUT_S + 5)
+
+
+def _reason(heard: list[str], error: KafkaException) -> str:
+    """Why no broker answered: what was heard in the background tells more than the time-out."""
+    if heard:
+        return heard[0].split(" (after", 1)[0]
+    fault = error.args[0] if error.args else None
+    return fault.str() if isinstance(fault, KafkaError) else str(error)
