@@ -107,8 +107,7 @@ class Postgres:
         self._process.kill()
 
     def remove(self) -> None:
-        """Stops the server and deletes its data."""
-        self.stop()
+        """Deletes the data of a server that does not run."""
         remove_private_folder(self._folder / "postgres")
 
     def _password(self) -> str:

@@ -82,7 +82,9 @@ class Stack:
         Raises StackBusy if another process runs a stack on this folder.
         """
         self._lock.acquire()
-        self.kafka.stop()
+        # Nothing of it is kept, so nothing needs an orderly end.
+        self.kafka.kill()
+        self.postgres.kill()
         self.postgres.remove()
         shutil.rmtree(self.folder)
         self._lock.release()
