@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -16,12 +16,27 @@ from tests.oracle import log
 from tests.oracle.sink import Row, Sink
 
 
+class Fact(Protocol):
+    """One state of one entity, as the provider's own ledger has it; times are RFC 3339 text."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def updated_at(self) -> str: ...
+    @property
+    def visible_at(self) -> str: ...
+    @property
+    def deleted(self) -> bool: ...
+    @property
+    def body(self) -> Any: ...
+
+
 class Upstream(Protocol):
     """What the judge asks of the fake provider: its own ledger of facts."""
 
-    def ledger(self, tenant: str, collection: str) -> list[dict[str, Any]]: ...
+    def ledger(self, tenant: str, collection: str) -> Sequence[Fact]: ...
 
-    def state(self, tenant: str, collection: str) -> dict[str, dict[str, Any]]: ...
+    def state(self, tenant: str, collection: str) -> Mapping[str, Fact]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +45,8 @@ class Watched:
 
     `entity` finds (id, revision) in a raw record, `row_id` the same id in a row; `compare` says
     what differs between a record of the provider and its row. `deletes`: whether rows of deleted
-    entities must be marked deleted once all has drained.
+    entities must be marked deleted once all has drained. A fact that became visible later than
+    `settle_s` after its stamp is promised only by the end, not by each `complete_before`.
     """
 
     partition_id: str
@@ -39,11 +55,9 @@ class Watched:
     table: str
     entity: Callable[[dict[str, Any]], tuple[str, Any]]
     row_id: Callable[[Row], str]
-    stamp: str = "updated_at"
+    settle_s: float = 1.0
     deletes: bool = False
-    compare: Callable[[dict[str, Any], Row], str | None] = field(
-        default=lambda record, row: None
-    )
+    compare: Callable[[dict[str, Any], Row], str | None] = field(default=lambda record, row: None)
 
 
 @dataclass(slots=True)
@@ -76,7 +90,7 @@ class Judge:
         records = list(log.read(self.kafka, f"{self.prefix}observations"))
         for watched in self.watched:
             faults += self._facts_in_log(watched, records)
-            faults += self._rows_as_provider(watched)
+            faults += self.differences(watched)
         return faults
 
     def _checkpoints(self) -> dict[str, log.Raw]:
@@ -122,27 +136,26 @@ class Judge:
 
     def _facts_in_log(self, watched: Watched, records: list[log.Raw]) -> Iterable[str]:
         logged = seen(watched, records)
-        for name, record in self.upstream.state(
-            watched.tenant, watched.collection
-        ).items():
-            _, version = watched.entity(record)
+        for name, fact in self.upstream.state(watched.tenant, watched.collection).items():
+            _, version = watched.entity(fact.body)
             if version not in logged.get(name, set()):
                 yield f"{watched.partition_id}: {name} at {version} never reached the log"
 
-    def _rows_as_provider(self, watched: Watched) -> Iterable[str]:
+    def differences(self, watched: Watched) -> Iterable[str]:
+        """Where the table differs from the provider's state of now."""
         rows = {
             watched.row_id(row): row
             for row in self.sink.table(watched.table)
             if row.get("tenant_id", watched.tenant) == watched.tenant
         }
         state = self.upstream.state(watched.tenant, watched.collection)
-        for name, record in state.items():
+        for name, fact in state.items():
             row = rows.get(name)
             if row is None:
                 yield f"{watched.table}: no row for {name}"
             elif row["_deleted"]:
                 yield f"{watched.table}: {name} is marked deleted, the provider has it"
-            elif difference := watched.compare(record, row):
+            elif difference := watched.compare(fact.body, row):
                 yield f"{watched.table}: {name}: {difference}"
         for name, row in rows.items():
             if watched.deletes and name not in state and not row["_deleted"]:
@@ -168,9 +181,7 @@ def applied_behind_outcomes(
             yield f"{page.key} at {page.partition}/{page.offset} is applied without any outcome"
         for row in rows:
             count = len(page.value["records"])
-            if not (
-                row["records"] == count == sum(row["counts"]) == len(row["outcomes"])
-            ):
+            if not (row["records"] == count == sum(row["counts"]) == len(row["outcomes"])):
                 yield f"{page.key}: {count} records, ledger says {row['records']}, {row['counts']}"
             elif 0 in row["outcomes"]:
                 yield f"{page.key}: a record without an outcome"
@@ -182,10 +193,7 @@ def seen(watched: Watched, records: Iterable[log.Raw]) -> dict[str, set[Any]]:
     """id → every revision of it that stands in the log for this partition id."""
     found: dict[str, set[Any]] = defaultdict(set)
     for record in records:
-        if (
-            record.type != "Observation"
-            or record.value["partition_id"] != watched.partition_id
-        ):
+        if record.type != "Observation" or record.value["partition_id"] != watched.partition_id:
             continue
         for raw in record.value["records"]:
             try:
@@ -200,10 +208,11 @@ def newest_before(upstream: Upstream, watched: Watched, before: int) -> dict[str
     """id → revision of its newest state stamped before `before`, of entities that still exist."""
     newest: dict[str, Any] = {}
     for fact in upstream.ledger(watched.tenant, watched.collection):
-        if fact["deleted"]:
-            newest.pop(fact["id"], None)
-        elif micros(fact["updated_at"]) < before:
-            newest[fact["id"]] = watched.entity(fact["body"])[1]
+        stamp = micros(fact.updated_at)
+        if fact.deleted:
+            newest.pop(fact.id, None)
+        elif stamp < before and micros(fact.visible_at) - stamp <= watched.settle_s * 1_000_000:
+            newest[fact.id] = watched.entity(fact.body)[1]
     return newest
 
 

@@ -80,16 +80,12 @@ def read(
         meta = consumer.list_topics(topic, 10).topics[topic]
         numbers = sorted(meta.partitions) if partition is None else [partition]
         for number in numbers:
-            yield from _read_partition(
-                consumer, topic, number, time.monotonic() + limit_s
-            )
+            yield from _read_partition(consumer, topic, number, time.monotonic() + limit_s)
     finally:
         consumer.close()
 
 
-def _read_partition(
-    consumer: Consumer, topic: str, number: int, deadline: float
-) -> Iterator[Raw]:
+def _read_partition(consumer: Consumer, topic: str, number: int, deadline: float) -> Iterator[Raw]:
     where = TopicPartition(topic, number)
     ends = consumer.get_watermark_offsets(where, 10)
     assert ends is not None, f"no answer for the ends of {topic}-{number}"
