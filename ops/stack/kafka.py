@@ -175,7 +175,7 @@ class Kafka:
     def _cluster_id(self) -> str:
         path = self._folder / "kafka-cluster"
         if not path.exists():
-            path.write_text(base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
+            path.write_text(_new_cluster_id())
         return path.read_text()
 
     def _properties(self, number: int) -> dict[str, str]:
@@ -201,6 +201,14 @@ class Kafka:
             return len(client.list_topics(timeout=5).brokers) == len(self.nodes)
         except KafkaException:
             return False
+
+
+def _new_cluster_id() -> str:
+    """A random id as Kafka writes them. None begins with a dash: its tools would see an option."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
 
 
 def node_settings(copies: int) -> dict[str, str]:
