@@ -64,13 +64,17 @@ class Observation(Struct, frozen=True, kw_only=True):
 
 
 class PassRange(Struct, frozen=True, kw_only=True):
-    """Pages `first`..`last` (inclusive) of one pass; `parts` log records, `records` rows as fetched."""
+    """Pages `first`..`last` (inclusive) of one pass; `parts` log records, `records` rows as fetched.
+
+    No page of the range has more than `parts_max` parts.
+    """
 
     pass_: str = field(name="pass")
     first: int
     last: int
     parts: int
     records: int
+    parts_max: int = 1
 
 
 class Mark(Struct, frozen=True, kw_only=True):
@@ -106,11 +110,17 @@ class Blocked(Struct, frozen=True):
 
 
 class Walk(Struct, frozen=True, kw_only=True):
-    """Where a walk through the pages of one scope stands; the last of `passes` is the current one."""
+    """Where a walk through the pages of one scope stands; the last of `passes` is the current one.
+
+    `page` is the number of the next page; 1 means that the walk begins, perhaps for another time.
+    `token_at` is when the token came.
+    """
 
     scope: str
+    page: int = 1
     passes: list[PassRange] = field(default_factory=list)
     token: str | None = None
+    token_at: int | None = None
     last_id: str | None = None
     restarts: int = 0
     started_at: int | None = None
@@ -141,14 +151,19 @@ class Failed(Struct, frozen=True):
 
 
 class KeptSnapshot(Struct, frozen=True, kw_only=True):
-    """A complete snapshot whose pages are still in the log."""
+    """A snapshot whose pages are still in the log; one that was given up is not `complete`."""
 
     snapshot_id: str
     passes: list[PassRange] = field(default_factory=list)
+    complete: bool = True
 
 
 class PlanState(Struct, frozen=True, kw_only=True):
-    """The durable state of one plan of one partition id."""
+    """The durable state of one plan of one partition id.
+
+    `empty` is the stretch without records that the cumulative `caught_up` mark speaks of;
+    `tombstone_due` are the ids of those of `previous` whose keys are still to be tombstoned.
+    """
 
     definition_hash: str
     complete_before: str | None = None
@@ -162,6 +177,7 @@ class PlanState(Struct, frozen=True, kw_only=True):
     open: list[OpenInterval] = field(default_factory=list)
     done: list[Done] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
+    empty: Done | None = None
     width_us: int | None = None
     tombstone_due: list[str] = field(default_factory=list)
     previous: list[KeptSnapshot] = field(default_factory=list)
