@@ -1,0 +1,1 @@
+"""`make demo`: the main job against a simulated provider."""
