@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path as FilePath
 
+from schemas import keys
 from schemas.definitions.paths import Path
 from schemas.definitions.predicates import Predicate, Scalar
 from schemas.definitions.secrets import Reference
@@ -272,6 +273,10 @@ class StreamSpec:
     def plans(self) -> tuple[PlanSpec, ...]:
         """The plans that this stream has, changes first."""
         return tuple(plan for plan in (self.changes, self.snapshot) if plan is not None)
+
+    def partition_id(self, tenant: str | None) -> str:
+        """`source/stream` or `source/stream/tenant`, its parts percent-encoded."""
+        return keys.partition_id(self.source, self.name, tenant)
 
     def plan(self, name: str) -> PlanSpec | None:
         """The plan `interval`, `cursor` or `snapshot`, if this stream has it."""

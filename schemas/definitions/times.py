@@ -15,7 +15,8 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from schemas.definitions.problems import NotationError, closest
-from schemas.definitions.time_fields import EPOCH, ONE_US, TimeFault, from_fields, offset_s, within
+from schemas.definitions.time_fields import EPOCH, ONE_US, from_fields, offset_s, within
+from schemas.definitions.time_fields import TimeFault as TimeFault
 from schemas.definitions.time_patterns import TimePattern, compile_pattern
 
 _ISO = re.compile(

@@ -15,8 +15,9 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, SequenceNode
 from ruamel.yaml.nodes import ScalarNode as YamlScalar
 
-_INT = re.compile(r"[-+]?[0-9]{1,40}")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
+# Narrower than YAML's core schema: what would lose characters as a number (0017, +49) stays text.
+_INT = re.compile(r"-?(0|[1-9][0-9]{0,39})")
+_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?")
 _CONSTANTS: Final = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
@@ -52,6 +53,7 @@ class Entry:
     value: "Node"
     line: int
     column: int
+    typed: "str | int | float | bool | None" = None  # the key read like a value: 1 is a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,8 @@ class _Converter:
             if key in own:
                 self.faults.append(_twice(key, own[key], line, column))
                 continue
-            own[key] = Entry(key, self.convert(value_node, depth + 1), line, column)
+            typed = _resolve(key) if key_node.style is None else key
+            own[key] = Entry(key, self.convert(value_node, depth + 1), line, column, typed)
         return {**merged, **own}
 
     def _merged(self, node: Any, depth: int) -> dict[str, Entry]:

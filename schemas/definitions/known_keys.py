@@ -1,0 +1,158 @@
+"""Every key of the language by the map it stands in: supported, not of this version, often mistaken."""
+
+from typing import Final
+
+from schemas.definitions.fields import Known
+
+_PLANS_ADVICE: Final = "Write `interval`, `cursor` or `snapshot`."
+_KINDS_ADVICE: Final = (
+    "Write `pages:`. The kind follows from the placeholder you use: {token} is a token, {page} a page"
+    " number, {offset} an offset, {last.id} the last record."
+)
+
+REQUEST_KEYS: Final = (
+    "get", "post", "params", "headers", "body", "records", "id", "read_as", "pages", "errors",
+)  # fmt: skip
+STREAM_KEYS: Final = (
+    "plan", "schedule", "upstream_retention", "deletes", "keep_pages", "keep_snapshots",
+)  # fmt: skip
+CHANGES_STREAM_KEYS: Final = (
+    "schedule",
+    "upstream_retention",
+    "deletes",
+    "keep_pages",
+    "keep_snapshots",
+)
+_REQUEST_UNSUPPORTED: Final = {
+    "graphql": "Write `post:` with `body: {query: …, variables: {…}}`; braces of the query are `{{`, `}}`.",
+    "variables": "They belong to `graphql`, which this version does not have.",
+}
+_STREAM_UNSUPPORTED: Final = {
+    **_REQUEST_UNSUPPORTED,
+    "parent": "Only listings that need no other record's id can be read.",
+}
+_REQUEST_ADVICE: Final = {
+    "paginator": _KINDS_ADVICE,
+    "pagination": _KINDS_ADVICE,
+    "paging": _KINDS_ADVICE,
+    "path": "Write `get:` or `post:` and the path.",
+    "url": "Write `get:` or `post:` and the path behind `base_url`.",
+    "method": "Write `get: /path` or `post: /path`.",
+    "query": "Write `params:`.",
+    "json": "Write `body:`.",
+    "primary_key": "Write `id:`.",
+    "data_path": "Write `records:`.",
+    "incremental": "Write `plan: {interval: …}`.",
+    "cursor": "It belongs below `plan:`.",
+    "interval": "It belongs below `plan:`.",
+    "snapshot": "It belongs below `plan:`.",
+    "retries": "Write `limits: {attempts: 6}` at the source.",
+}
+
+SOURCE: Final = Known(
+    (
+        "gapless", "source", "base_url", "auth", "tenants", "limits", "streams", "mappings", "mode",
+        *REQUEST_KEYS, *STREAM_KEYS,
+    ),
+    _STREAM_UNSUPPORTED,
+    {**_REQUEST_ADVICE, "url": "Write `base_url:`.", "name": "Write `source:`.",
+     "rate": "Write `limits: {rate: 20/s}`.", "timeout": "Write `limits: {timeout: 30s}`."},
+)  # fmt: skip
+STREAM: Final = Known((*REQUEST_KEYS, *STREAM_KEYS), _STREAM_UNSUPPORTED, _REQUEST_ADVICE)
+PLAN: Final = Known(
+    ("interval", "cursor", "snapshot"),
+    {
+        "keyset": "If the server filters by time, write `interval:` with `settle:`.",
+        "singer": _PLANS_ADVICE,
+        "python": _PLANS_ADVICE,
+    },
+    {"type": "The kind of a plan is its key: `interval:`, `cursor:` or `snapshot:`."},
+)
+INTERVAL: Final = Known(
+    (
+        "time", "start", "format", "granularity", "zone", "bounds", "settle", "lookback", "order",
+        "width", "width_min", "result_cap", *REQUEST_KEYS, *CHANGES_STREAM_KEYS,
+    ),
+    _REQUEST_UNSUPPORTED,
+    {**_REQUEST_ADVICE, "cursor_field": "Write `time:`.", "field": "Write `time:`.",
+     "every": "Write `schedule: {every: 5m}`.", "timezone": "Write `zone:`.",
+     "end": "An interval ends at the server's clock less `settle`."},
+)  # fmt: skip
+CURSOR: Final = Known(
+    ("next", "start", "lifetime", "identity", "on_reset", *REQUEST_KEYS, *CHANGES_STREAM_KEYS),
+    _REQUEST_UNSUPPORTED,
+    _REQUEST_ADVICE,
+)
+SNAPSHOT: Final = Known(
+    ("every", "keep_snapshots", *REQUEST_KEYS),
+    _REQUEST_UNSUPPORTED,
+    {**_REQUEST_ADVICE, "deletes": "It speaks of the changes; write it at the stream.",
+     "schedule": "Write `every:`.", "keep_pages": "Write it at the stream.",
+     "upstream_retention": "Write it at the stream."},
+)  # fmt: skip
+IDENTITY: Final = Known(("get", "value", "head"))
+AUTH: Final = Known(
+    ("bearer", "basic", "api_key", "session"),
+    {"oauth2": "Use `bearer` with a token from a `{command: [..]}`."},
+    {"token": "Write `bearer: {env: NAME}`.", "type": "The kind is the key: `bearer:`, `basic:` …"},
+)
+BASIC: Final = Known(("user", "password"), advice={"username": "Write `user:`."})
+API_KEY: Final = Known(("header", "param", "value"))
+SESSION: Final = Known(("post", "body", "token", "header", "lifetime"))
+TENANTS: Final = Known(
+    ("list", "file"),
+    {"command": "Let the command write a file, which is read again while running."},
+)
+LIMITS: Final = Known(
+    ("rate", "concurrency", "per", "timeout", "body_max", "attempts", "wait_max", "reserve"),
+    advice={"retries": "Write `attempts:`.", "rps": "Write `rate: 20/s`."},
+)
+PAGES: Final = Known(
+    ("next", "next_is", "size", "cap", "first", "end", "total", "stable", "token_lifetime"),
+    advice={
+        "type": "The kind follows from the placeholder in the request: {token}, {page}, {offset} or"
+        " {last.id}.",
+        "limit": "Write `size:`.",
+        "page_size": "Write `size:`.",
+    },
+)
+ERROR_RULE: Final = Known(("when", "do", "until", "wait", "because"))
+_CRON_ADVICE: Final = "Write `every:`; intervals then follow each other without a run's name."
+SCHEDULE: Final = Known(
+    ("every",), dict.fromkeys(("cron", "zone", "deadline", "stages"), _CRON_ADVICE)
+)
+MAPPING: Final = Known(
+    (
+        "gapless", "mapping", "version", "from", "table", "key", "revision", "entity", "where",
+        "deleted", "absent", "absent_max", "columns", "events", "subjects", "incident", "keep",
+    ),
+    {
+        "children": "Keep the list as a `jsonb` column of the parent.",
+        "python": "Write `columns:`.",
+    },
+    {"name": "Write `mapping:`.", "source": "Write `from: source/stream`.",
+     "primary_key": "Write `key:`.", "fields": "Write `columns:`.", "filter": "Write `where:`."},
+)  # fmt: skip
+INLINE_MAPPING: Final = Known(
+    tuple(key for key in MAPPING.keys if key not in ("gapless", "mapping")),
+    MAPPING.unsupported,
+    MAPPING.advice,
+)
+REVISION: Final = Known(("path", "type", "kind", "from", "zone", "pattern"))
+COLUMN: Final = Known(
+    (
+        "path", "const", "type", "required", "default", "min", "max", "values", "unknown", "from",
+        "zone", "pattern", "personal",
+    ),
+    advice={"format": "Write `from:`.", "enum": "Write `values:`.", "regex": "Write `pattern:`.",
+            "nullable": "Write `required: true` where NULL is a fault."},
+)  # fmt: skip
+ALTERNATIVE: Final = Known(("path", "pattern"))
+UNKNOWN_USE: Final = Known(("use",))
+EVENTS: Final = Known(("to", "created", "changed", "deleted"))
+EVENTS_TO: Final = Known(
+    ("topic",),
+    {"post": "Write `to: {topic: …}` and let a consumer post.", "auth": "It belongs to `post`."},
+)
+CHANGED: Final = Known(("type", "fields"))
+KEEP: Final = Known(("quarantine",), {"rows": "Rows are kept for ever; delete them by hand."})

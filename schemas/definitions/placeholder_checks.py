@@ -1,0 +1,69 @@
+"""Placeholders that can never have a value where they stand: the request would silently lack them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from schemas.definitions.known_keys import REQUEST_KEYS
+from schemas.definitions.problems import NotationError
+from schemas.definitions.reader import Reader
+from schemas.definitions.source import SourceSpec
+from schemas.definitions.templates import Template, parse_template
+from schemas.definitions.tree import MapNode, ScalarNode, text_nodes
+
+_OF_PLAN: Final = {"start": "interval", "end": "interval", "cursor": "cursor"}
+_TEMPLATES: Final = ("get", "post", "params", "headers", "body")
+
+
+def check_placeholders(
+    reader: Reader, stream: MapNode, plans: Mapping[str, MapNode], what: str
+) -> None:
+    """What a plan sends it must have; what a stream sends at least one of its plans must have."""
+    for name, plan in plans.items():
+        _check(reader, plan, {name}, f"the plan {name} of {what}")
+    if plans:
+        _check(reader, stream, set(plans), what)
+
+
+def _check(reader: Reader, node: MapNode, plans: set[str], what: str) -> None:
+    for text, template in _templates(node, _TEMPLATES):
+        for name in sorted(template.names & set(_OF_PLAN)):
+            if _OF_PLAN[name] not in plans:
+                reader.note(
+                    text,
+                    f"{{{name}}} never has a value in {what}",
+                    f"It is filled by the plan `{_OF_PLAN[name]}`.",
+                )
+
+
+def check_tenant_fields(reader: Reader, root: MapNode, spec: SourceSpec) -> None:
+    """`{tenant.x}` needs tenants, and each listed one needs the field."""
+    for text, template in _templates(root, ("base_url", "auth", "streams", "plan", *REQUEST_KEYS)):
+        for name in sorted(one for one in template.names if one.startswith("tenant.")):
+            field = name.removeprefix("tenant.")
+            if spec.tenants is None and "tenants" not in root.entries:
+                reader.note(
+                    text, f"{{{name}}} has no value: this source has no tenants", "Add `tenants:`."
+                )
+                continue
+            lacking = [
+                one.id
+                for one in (spec.tenants.listed if spec.tenants else ())
+                if field not in one.fields
+            ]
+            if lacking:
+                reader.note(
+                    text,
+                    f"{{{name}}} has no value for the tenant {lacking[0]}",
+                    f"Add `{field}:` to it.",
+                )
+
+
+def _templates(node: MapNode, keys: Iterable[str]) -> Iterator[tuple[ScalarNode, Template]]:
+    for key in keys:
+        value = node.get(key)
+        for text in () if value is None else text_nodes(value):
+            if isinstance(text.value, str) and "{" in text.value:
+                try:
+                    yield text, parse_template(text.value)
+                except NotationError:
+                    continue  # noted where it is read
