@@ -1,0 +1,1 @@
+"""The simulated provider, judged by its own ledger and by hand-made records."""
