@@ -108,8 +108,8 @@ def _in_database(uri: str, name: str) -> str:
 def _delete_topics(admin: AdminClient, prefix: str) -> None:
     topics = [name for name in admin.list_topics(timeout=30).topics if name.startswith(prefix)]
     if topics:
-        for deleted in admin.delete_topics(topics, operation_timeout=0).values():
-            # Left to the end of the run if the broker is too busy now.
+        for deleted in admin.delete_topics(topics).values():
+            # What cannot be deleted now goes with the servers at the end of the run.
             with contextlib.suppress(KafkaException):
                 deleted.result(30)
 

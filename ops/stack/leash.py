@@ -25,8 +25,8 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _before_exec() -> None:
-    """Runs in the server's process: takes our signal mask off it and ties its life to ours."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _LISTENED)
+    """Runs in the server's process: takes all signal masks off it and ties its life to ours."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 

@@ -47,6 +47,11 @@ class Stack:
         )
         self.postgres = Postgres(self.folder, self._lock, ports, port=postgres_port, fsync=fsync)
 
+    @property
+    def addresses(self) -> Addresses:
+        """Where the servers listen, or will when they run."""
+        return Addresses(kafka=self.kafka.address, postgres=self.postgres.address)
+
     def start(self) -> Addresses:
         """Starts both servers, side by side, and waits until both answer.
 
