@@ -9,7 +9,7 @@ import pytest
 from tests.unit.provider.tenant import Tenant
 from tests.upstream import Provider
 
-_TENANTS = 24
+_TENANTS = 40
 
 
 @pytest.fixture(scope="module")
