@@ -19,28 +19,39 @@ Key = tuple[Any, ...]
 """Values of the key columns, in the order of `MappingSpec.key`."""
 
 
+PG_EPOCH_US = 946_684_800_000_000
+"""2000-01-01 UTC in microseconds since 1970: where Postgres counts timestamptz from."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the target table; `pg_type` is what `Copy.set_types` and DDL understand."""
+    """One column of the target table.
+
+    `pg_type` is the type as DDL writes it. `copy_type` is the type whose binary form its values in
+    rows have, for `Copy.set_types`: Postgres reads only the bytes, and these are cheaper to make.
+    A timestamptz is an int8 (microseconds since 2000), a date an int4 (days since 2000), a uuid
+    16 bytes, jsonb bytes (version 1 and the text); see `readable` for plain values.
+    """
 
     name: str
     pg_type: str
+    copy_type: str
 
 
 SYSTEM_COLUMNS: tuple[Column, ...] = (
-    Column("deleted_at", "timestamptz"),
-    Column("_source_epoch", "int2"),
-    Column("_generation", "int2"),
-    Column("_partition_id", "int4"),
-    Column("_offset", "int8"),
-    Column("_index", "int4"),
-    Column("_mapping_version", "int4"),
-    Column("_deleted", "bool"),
-    Column("_content_hash", "int8"),
-    Column("_observed_at", "timestamptz"),
-    Column("_began", "int8"),
+    Column("deleted_at", "timestamptz", "int8"),
+    Column("_source_epoch", "smallint", "int2"),
+    Column("_generation", "smallint", "int2"),
+    Column("_partition_id", "integer", "int4"),
+    Column("_offset", "bigint", "int8"),
+    Column("_index", "integer", "int4"),
+    Column("_mapping_version", "integer", "int4"),
+    Column("_deleted", "boolean", "bool"),
+    Column("_content_hash", "bigint", "int8"),
+    Column("_observed_at", "timestamptz", "int8"),
+    Column("_began", "bigint", "int8"),
 )
-"""The last columns of every target table, in this order; `position` of a name is negative."""
+"""The last columns of every target table, in this order."""
 
 # Positions of system columns in a row, from its end.
 DELETED_AT, SOURCE_EPOCH, GENERATION, PARTITION_ID, OFFSET, INDEX = range(-11, -5)
@@ -95,7 +106,8 @@ class CompiledMapping:
     """A mapping version ready to run.
 
     `columns`: keys (in the order of `spec.key`), the other columns, `source_revision` unless the
-    kind is none, then SYSTEM_COLUMNS. Keys come first, so `key_positions` is 0, 1, …
+    kind is none, then SYSTEM_COLUMNS. Keys come first, so `key_positions` is 0, 1, … and the key of a
+    row is `row[:len(key_positions)]`.
     """
 
     spec: MappingSpec
@@ -111,4 +123,9 @@ class CompiledMapping:
     @property
     def type_names(self) -> list[str]:
         """What `Copy.set_types` wants, in column order."""
-        return [column.pg_type for column in self.columns]
+        return [column.copy_type for column in self.columns]
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        """The columns of the key, in order."""
+        return self.columns[: len(self.key_positions)]
