@@ -50,12 +50,12 @@ def _check_key(reader: Reader, fields: Fields, spec: MappingSpec) -> None:
             )
         if column.personal is Personal.DROP:
             reader.note(at, f"the key column {name} is dropped", "Write `personal: hash`.")
-        if column.default is not None or column.const is not None:
+        if column.default is not None:
             reader.note(
-                at,
-                f"the key column {name} would be the same for many entities",
-                "Give it a path only.",
+                at, f"a default of the key column {name} would join entities", "Take it out."
             )
+    if all(name in spec.columns and spec.columns[name].path is None for name in spec.key):
+        reader.note(at, "all entities would have the same key", "Add a column with a path.")
 
 
 def _check_columns(reader: Reader, at: Place, spec: MappingSpec, names: Iterable[str]) -> None:

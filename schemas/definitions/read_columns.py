@@ -1,5 +1,6 @@
 """Reads the columns of a mapping; `path::type` and `type` alone are short for the map."""
 
+import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Final, TypeVar
@@ -76,7 +77,7 @@ def read_by_plan(reader: Reader, node: Node, read: Callable[[Node], T]) -> ByPla
 def read_pattern(reader: Reader, node: Node) -> str:
     """A regular expression whose group 1 is taken."""
     text = read_regex(reader, node)
-    if "(" not in text.replace(r"\(", "").replace("(?:", ""):
+    if re.compile(text).groups == 0:
         raise reader.refuse(
             node, "group 1 of a pattern is taken, and this one has no group", f"Write `({text})`."
         )

@@ -89,6 +89,7 @@ def read_mapping(
     origin = sources.get(source)
     if origin is not None and origin.tenants is not None:
         spec = _with_tenant(spec)
+    spec = _with_required_key(spec)
     check_mapping(reader, fields, spec, sources, what)
     if reader.failed or origin is None or stream not in origin.streams:
         return None
@@ -138,6 +139,14 @@ def _with_tenant(spec: MappingSpec) -> MappingSpec:
     columns = spec.columns if TENANT in spec.columns else {TENANT: own, **spec.columns}
     key = spec.key if TENANT in spec.key else (*spec.key, TENANT)
     return dataclasses.replace(spec, key=key, columns=columns)
+
+
+def _with_required_key(spec: MappingSpec) -> MappingSpec:
+    columns = {
+        name: dataclasses.replace(column, required=True) if name in spec.key else column
+        for name, column in spec.columns.items()
+    }
+    return dataclasses.replace(spec, columns=columns)
 
 
 def _revision(reader: Reader, node: Node) -> RevisionSpec:
