@@ -28,8 +28,8 @@ def ingest(
     Exit code 5: the budget is spent and there is more to do. 6: another --once runs.
     """
     from ingest.service import run
-    from ops.failpoints import build
     from ops.facts.log import connect
+    from ops.failpoints import build
     from schemas.definitions.durations import parse_duration_us
     from schemas.definitions.load import load_folder
     from schemas.definitions.problems import NotationError

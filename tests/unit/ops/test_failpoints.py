@@ -54,7 +54,7 @@ def test_counts_calls_and_then_does_nothing(tmp_path: Path) -> None:
     hit("apply.after_ledger")
     hit("apply.after_poll")
     assert not mark.exists()
-    with pytest.raises(FailpointError, match="apply.after_poll"):
+    with pytest.raises(FailpointError, match=r"apply\.after_poll"):
         hit("apply.after_poll")
     hit("apply.after_poll")
     assert mark.read_text() == "apply.after_poll\n"
@@ -87,7 +87,8 @@ def test_threads_share_one_counter() -> None:
 
 
 def _child(actions: str, mark: Path) -> subprocess.Popen[bytes]:
-    code = "import os; from ops.failpoints import build; " + (
+    code = (
+        "import os; from ops.failpoints import build; "
         "build(os.environ['GAPLESS_FAILPOINTS'])('ingest.after_fetch'); print('went on')"
     )
     environment = {
@@ -95,9 +96,7 @@ def _child(actions: str, mark: Path) -> subprocess.Popen[bytes]:
         "GAPLESS_FAILPOINTS": f"ingest.after_fetch={actions}",
         "GAPLESS_FAILPOINT_MARK": str(mark),
     }
-    return subprocess.Popen(
-        [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE
-    )
+    return subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE)
 
 
 @pytest.mark.parametrize(
@@ -109,9 +108,7 @@ def _child(actions: str, mark: Path) -> subprocess.Popen[bytes]:
         ("sleep(0.01)", 0, b"went on\n"),
     ],
 )
-def test_what_a_process_does(
-    tmp_path: Path, actions: str, code: int, output: bytes
-) -> None:
+def test_what_a_process_does(tmp_path: Path, actions: str, code: int, output: bytes) -> None:
     child = _child(actions, tmp_path / "mark")
     found, _ = child.communicate(timeout=30)
     assert (child.returncode, found) == (code, output)
