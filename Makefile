@@ -31,7 +31,7 @@ endef
 
 # A stamp is written last, so an interrupted installation is done again.
 $(BIN)/python:
-	python=$$($(find_python)); "$$python" -m venv .venv
+	@python=$$($(find_python)); echo "making .venv with $$python"; "$$python" -m venv .venv
 
 .venv/product: $(BIN)/python requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
