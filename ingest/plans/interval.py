@@ -1,0 +1,384 @@
+"""The interval plan: changes by the source's time, window by window, oldest first.
+
+Both ends of a window are fixed before its first request, and nothing but a proven end of its pages
+completes it. Records are never de-duplicated or dropped here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from msgspec.structs import replace
+
+from ingest.plans.interval_states import (
+    RETRY,
+    Marker,
+    bisected,
+    finished,
+    given_up,
+    lost,
+    range_of,
+    retried,
+    with_walk,
+    without_gone,
+)
+from ingest.plans.protocol import (
+    RESTARTS_MAX,
+    Ask,
+    Nonce,
+    Now,
+    Page,
+    Refusal,
+    Step,
+)
+from ingest.plans.ranges import (
+    Range,
+    done_ranges,
+    failed_ranges,
+    floor_to,
+    open_ranges,
+    run_end,
+    scope_of,
+    to_text,
+    to_us,
+)
+from ingest.plans.walk import Outcome, Walker, begun_again, walked
+from ingest.plans.window import asked, beyond, disorder, horizon, middle
+from schemas.definitions.source import IntervalSpec
+from schemas.records import Mark, OpenInterval, PlanState, Walk
+
+AUTO_WIDTH_US = 30 * 86_400_000_000
+_ROOMY_PAGES = 64
+_AGED = "older than upstream_retention when it was asked for"
+_REFUSED = "the provider says that it has this stretch no more"
+
+
+class IntervalPlan:
+    """`retention_us`: how long the provider keeps facts; `slow_us`: a first page slower than this
+    asks for smaller windows; `by_start`, `by_end`: whether the request says these ends.
+    """
+
+    name = "interval"
+
+    def __init__(
+        self,
+        spec: IntervalSpec,
+        partition_id: str,
+        nonce: Nonce,
+        *,
+        retention_us: int | None = None,
+        slow_us: int | None = None,
+        by_start: bool = True,
+        by_end: bool = True,
+    ) -> None:
+        self._spec = spec
+        self._marker = Marker(partition_id)
+        self._retention_us = retention_us
+        self._slow_us = slow_us
+        self._by_start, self._by_end = by_start, by_end
+        self._unit = spec.granularity_us
+        self._width_min = max(spec.width_min_us, self._unit)
+        self._walker = Walker(spec.request.pages, nonce)
+        # Of this poll: its end, how far it has opened intervals, when it began.
+        self._end = self._reach = self._began = 0
+        self._origin: int | None = None
+        self._too_wide: int | None = None
+        self._retried: set[str] = set()
+        self._retry_failed = False
+
+    def adopt(self, state: PlanState | None) -> PlanState:
+        self._walker.forget()
+        self._origin = None
+        if state is None or state.definition_hash != self._spec.definition_hash:
+            return PlanState(definition_hash=self._spec.definition_hash)
+        return state
+
+    def begin(self, state: PlanState, now: Now) -> PlanState:
+        """Fix the end of this poll and where its stretch begins: a `lookback` before the frontier,
+        or at a hole that an earlier poll left.
+        """
+        spec = self._spec
+        self._end = floor_to(now.server - (spec.settle_us or 0), self._unit)
+        self._began, self._too_wide, self._retry_failed = now.local, None, False
+        lookback = spec.lookback_us or 0
+        lowest = self._lowest(now)
+        if state.complete_before is None:
+            if lowest is None:
+                lowest = floor_to(self._end - lookback, self._unit)
+            if spec.start_us is None:
+                self._origin = lowest
+            state = replace(state, complete_before=to_text(lowest))
+        before = to_us(state.complete_before or "")
+        known = done_ranges(state) + failed_ranges(state) + open_ranges(state)
+        frontier = max([before, *(end for _, end in known)])
+        reach = floor_to(min(run_end(before, known), frontier - lookback), self._unit)
+        self._reach = reach if lowest is None else max(reach, min(lowest, before))
+        if self._retried >= {f.start for f in state.failed}:
+            self._retried.clear()
+        return state
+
+    def next(self, state: PlanState, now: Now) -> Ask | Step | None:
+        limit = self._horizon(now)
+        gone = None if limit is None else without_gone(state, limit, self._marker, now)
+        if gone is not None:
+            return gone
+        if not state.open:
+            opened = self._opened(state)
+            if opened is None:
+                return None
+            state = opened
+        interval = state.open[0]
+        walk = interval.walk
+        if walk is None or (walk.page == 1 and not walk.passes):
+            if limit is not None and to_us(interval.start) < limit:
+                return self._cut(state, limit, now)
+            scope = scope_of(interval.start, interval.end)
+            walk = walk or Walk(scope=scope, started_at=now.local)
+        if self._walker.expired(walk, now):
+            return self._expired(state, walk, now)
+        return self._ask(state, interval, walk)
+
+    def take(self, ask: Ask, page: Page) -> Step:
+        state, interval, walk = _work(ask)
+        memory = self._walker.enter(walk)
+        times = [time for time in page.times if time is not None]
+        last = memory.last_time if ask.page > 1 else None
+        stall = disorder(times, last, self._spec.order)
+        if stall is not None:
+            return Step(ask.state, stall=stall)
+        memory.last_time = times[-1] if times else last
+        cap = self._spec.result_cap
+        found = max(walked(walk) + page.records, page.total or 0)
+        capped = cap is not None and found >= cap
+        if capped and self._middle(interval) is not None:
+            return self._split(state, "result cap", page.at)
+        turned = self._walker.turn(walk, page, beyond=self._beyond(times, ask))
+        if turned.stall is not None:
+            return Step(ask.state, stall=turned.stall)
+        if turned.outcome is Outcome.BEGIN:
+            return Step(with_walk(state, None))
+        state = with_walk(state, turned.walk)
+        if turned.outcome is Outcome.MORE:
+            return Step(state, log=turned.log)
+        if capped:
+            return self._fail(state, "unsplittable: result cap", page.at, turned.log)
+        if turned.outcome is Outcome.AGAIN:
+            return Step(state, log=turned.log)
+        return self._finish(state, page, found, turned.log)
+
+    def refuse(self, ask: Ask, refusal: Refusal, now: Now) -> Step:
+        state, interval, walk = _work(ask)
+        if refusal is Refusal.TOKEN_EXPIRED:
+            return self._expired(state, walk, now)
+        if refusal is Refusal.GAP:
+            return self._out_of_reach(state, now)
+        reason = "too slow" if refusal is Refusal.SLOW else "too many results"
+        if self._middle(interval) is None:
+            return self._fail(state, f"unsplittable: {reason}", now)
+        if refusal is Refusal.SLOW:
+            self._too_wide = to_us(interval.end) - to_us(interval.start)
+        return self._split(state, reason, now)
+
+    def can_split(self, ask: Ask) -> bool:
+        return ask.page == 1 and self._middle(ask.state.open[0]) is not None
+
+    # What to ask
+
+    def _lowest(self, now: Now) -> int | None:
+        """Where the past begins: `start`, else as far back as the provider keeps it."""
+        if self._spec.start_us is not None:
+            return floor_to(self._spec.start_us, self._unit)
+        return self._horizon(now)
+
+    def _horizon(self, now: Now) -> int | None:
+        return horizon(self._retention_us, now.server_max, self._unit)
+
+    def _middle(self, interval: OpenInterval) -> int | None:
+        return middle(range_of(interval), self._unit, self._width_min)
+
+    def _width(self, state: PlanState) -> int:
+        width = state.width_us or self._spec.width_us or AUTO_WIDTH_US
+        return max(floor_to(width, self._unit), self._width_min)
+
+    def _stretch(self, state: PlanState) -> Range | None:
+        """The next stretch of this poll; intervals that failed are left out."""
+        at, limit = self._reach, self._end
+        for start, end in sorted(failed_ranges(state)):
+            if start <= at < end:
+                at = end
+            elif start > at:
+                limit = min(limit, start)
+        return (at, min(at + self._width(state), limit)) if at < limit else None
+
+    def _opened(self, state: PlanState) -> PlanState | None:
+        """The next interval; when all is read, one failed interval again."""
+        stretch = self._stretch(state)
+        if stretch is None:
+            again = self._again(state)
+            if again is None:
+                return None
+            self._retried.add(again)
+            return retried(state, again, self._width(state))
+        self._reach = stretch[1]
+        start, end = to_text(stretch[0]), to_text(stretch[1])
+        interval = OpenInterval(start=start, end=end, reason="changes")
+        return replace(state, open=[interval])
+
+    def _again(self, state: PlanState) -> str | None:
+        """The start of a failed interval whose cause may be gone; None if none is to be tried."""
+        starts = {f.start for f in state.failed} - self._retried
+        return None if self._retry_failed or not starts else min(starts)
+
+    def _ask(self, state: PlanState, interval: OpenInterval, walk: Walk) -> Ask:
+        window = asked(range_of(interval), self._spec.bounds, self._unit)
+        values = self._walker.values(walk)
+        values["start"], values["end"] = window
+        return Ask(
+            plan=self.name,
+            state=with_walk(state, walk),
+            scope=walk.scope,
+            pass_=self._walker.enter(walk).pass_,
+            page=walk.page,
+            reason=interval.reason,
+            values=values,
+            link=self._walker.link(walk),
+            window=window,
+            token=walk.token,
+        )
+
+    # What an answer means
+
+    def _beyond(self, times: list[int], ask: Ask) -> bool:
+        assert ask.window is not None
+        return beyond(
+            times,
+            ask.window,
+            self._spec.order,
+            by_start=self._by_start,
+            by_end=self._by_end,
+        )
+
+    def _finish(self, state: PlanState, page: Page, found: int, log: bool) -> Step:
+        interval = state.open[0]
+        start, end = range_of(interval)
+        limit = self._horizon(page.at)
+        width = self._learnt(state, page, found)
+        gaps: tuple[Mark, ...] = ()
+        if limit is not None and start < limit:
+            kept = min(limit, end)
+            state, gaps = self._lost(state, (start, kept), _AGED, page.at)
+            start = kept
+        marks: tuple[Mark, ...] = ()
+        if start < end:
+            state, marks = finished(state, (start, end), self._marker, page.at.local)
+        else:
+            state = replace(state, open=state.open[1:])
+        state = replace(state, width_us=width)
+        step = Step(state, log=log, marks=gaps + marks, lost=bool(gaps))
+        return self._perhaps_over(step)
+
+    def _learnt(self, state: PlanState, page: Page, found: int) -> int | None:
+        """The largest width that finishes with headroom: twice as wide while there is plenty."""
+        interval, width = state.open[0], self._width(state)
+        walk, cap = interval.walk, self._spec.result_cap
+        if self._slow_us is not None and page.elapsed_us > self._slow_us:
+            self._too_wide = width
+            return max(width // 2, self._width_min)
+        pages = walk.page if walk else 1
+        roomy = pages <= _ROOMY_PAGES if cap is None else found * 4 <= cap
+        bounded = self._too_wide is not None and width * 2 >= self._too_wide
+        restarted = walk is not None and walk.restarts > 0
+        full = to_us(interval.end) - to_us(interval.start) >= width
+        return width * 2 if roomy and full and not bounded and not restarted else state.width_us
+
+    def _split(self, state: PlanState, reason: str, now: Now) -> Step:
+        interval = state.open[0]
+        at = self._middle(interval)
+        assert at is not None
+        self._walker.forget()
+        width = to_us(interval.end) - to_us(interval.start)
+        why = RETRY if interval.reason == RETRY else f"split: {reason}"
+        state, dropped = bisected(state, at, why)
+        if dropped is not None:
+            self._reach = min(self._reach, dropped)
+        narrower = min(self._width(state), max(width // 2, self._width_min))
+        return Step(replace(state, width_us=narrower))
+
+    def _fail(self, state: PlanState, reason: str, now: Now, log: bool = False) -> Step:
+        if state.open[0].reason == RETRY:
+            self._retry_failed = True
+        self._walker.forget()
+        step = given_up(state, reason, self._marker, now.local)
+        return self._perhaps_over(dataclasses.replace(step, log=log))
+
+    def _expired(self, state: PlanState, walk: Walk, now: Now) -> Step:
+        """The interval begins again; one that outlives its token repeatedly is bisected."""
+        restarts = walk.restarts + 1
+        if restarts >= 2 and self._middle(state.open[0]) is not None:
+            return self._split(state, "its token expires", now)
+        if restarts >= RESTARTS_MAX:
+            return self._fail(state, "its token expires before its pages end", now)
+        self._walker.forget()
+        return Step(with_walk(state, begun_again(walk, restarts)))
+
+    def _lost(
+        self, state: PlanState, stretch: Range, reason: str, now: Now
+    ) -> tuple[PlanState, tuple[Mark, ...]]:
+        """Nobody asked for more than the provider had when the stream began: no gap then."""
+        after, marks = lost(state, stretch, reason, self._marker, now.local)
+        return after, () if stretch[0] == self._origin else marks
+
+    def _cut(self, state: PlanState, limit: int, now: Now) -> Step:
+        interval = state.open[0]
+        start, end = range_of(interval)
+        kept = min(limit, end)
+        state, marks = self._lost(state, (start, kept), _AGED, now)
+        if start == self._origin:
+            self._origin = kept
+        rest = state.open[1:]
+        if kept < end:
+            rest = [
+                OpenInterval(start=to_text(kept), end=interval.end, reason=interval.reason),
+                *rest,
+            ]
+        return self._perhaps_over(Step(replace(state, open=rest), marks=marks, lost=bool(marks)))
+
+    def _out_of_reach(self, state: PlanState, now: Now) -> Step:
+        """The provider refuses the beginning of the interval: find where its memory begins, the
+        newer half first, so that what is refused twice is known to be gone.
+        """
+        interval = state.open[0]
+        start, end = range_of(interval)
+        limit = self._horizon(now)
+        self._walker.forget()
+        if limit is not None and start < limit:
+            return self._cut(with_walk(state, None), limit, now)
+        older = [o for o in state.open[1:] if to_us(o.end) <= start]
+        gone = min([start, *(to_us(o.start) for o in older)])
+        rest = [o for o in state.open if o not in older]
+        at = self._middle(interval)
+        state, marks = self._lost(
+            replace(state, open=rest),
+            (gone, end if at is None else start),
+            _REFUSED,
+            now,
+        )
+        if at is None:
+            state = replace(state, open=state.open[1:])
+        else:
+            state, dropped = bisected(state, at, "horizon", newer_first=True)
+            if dropped is not None:
+                self._reach = min(self._reach, dropped)
+        return self._perhaps_over(Step(state, marks=marks, lost=bool(marks)))
+
+    def _perhaps_over(self, step: Step) -> Step:
+        state = step.state
+        if state.open or self._stretch(state) or self._again(state):
+            return step
+        return dataclasses.replace(step, state=replace(state, polled_at=self._began))
+
+
+def _work(ask: Ask) -> tuple[PlanState, OpenInterval, Walk]:
+    interval = ask.state.open[0]
+    assert interval.walk is not None
+    return ask.state, interval, interval.walk
