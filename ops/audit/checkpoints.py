@@ -59,8 +59,8 @@ class SequenceJudge:
 class ClaimJudge:
     """Judges the states of the partition ids of one log partition, once it was read to its end.
 
-    `keys`: the keys that were found at the offsets that checkpoints name. `starts`: partition id →
-    where its past begins by definition, where that is known and all marks since are kept.
+    `keys`: the keys that were found at the offsets that checkpoints name. `starts`: (source,
+    stream) → where its past begins by definition, where that is known and all marks are kept.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ClaimJudge:
         index: LogIndex,
         keys: Mapping[int, str],
         controls: Sequence[Control],
-        starts: Mapping[str, str],
+        starts: Mapping[tuple[str, str], str],
         findings: Findings,
     ) -> None:
         self._partition, self._low, self._index = partition, low, index
@@ -129,15 +129,23 @@ class ClaimJudge:
     def _covered(self, owner: str, name: str, plan: PlanState) -> Iterator[str]:
         """`complete_before` and what is done beyond it, against the marks."""
         if plan.complete_before is not None:
-            start = self._starts.get(owner)
-            for begin, end in holes(self._proof(owner, name), start, plan.complete_before):
+            for begin, end in self._unproven(owner, name, plan.complete_before):
                 yield (
                     f"claims complete before {plan.complete_before}, but no mark in the log "
-                    f"speaks of {begin or 'anything'} to {end}"
+                    f"speaks of {begin} to {end}"
                 )
         for done in plan.done:
             for begin, end in holes(self._proof(owner, name), done.start, done.end):
                 yield f"claims {done.start} to {done.end} done, no mark speaks of {begin} to {end}"
+
+    def _unproven(self, owner: str, name: str, before: str) -> Iterator[tuple[str, str]]:
+        """A stream that has just begun claims what lies before its start, and nothing else."""
+        source, stream, _ = split_partition_id(owner)
+        start = self._starts.get((source, stream))
+        if start is None and next(self._proof(owner, name), None) is None:
+            first = self._index.first_scope(owner, name)
+            start = min(before, first.split("~", 1)[0]) if first else before
+        yield from holes(self._proof(owner, name), start, before)
 
     def _proof(self, owner: str, name: str) -> Iterator[tuple[str, str]]:
         for start, end, kind in self._index.spans(owner, name):

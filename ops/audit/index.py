@@ -159,6 +159,12 @@ class LogIndex:
         for start, end, kind in rows:
             yield str(start), str(end), str(kind)
 
+    def first_scope(self, partition_id: str, plan: str) -> str | None:
+        """The smallest scope that has a page: for intervals, where the pages kept begin."""
+        query = "SELECT min(scope) FROM page WHERE partition_id = ? AND plan = ?"
+        row = self._db.execute(query, (partition_id, plan)).fetchone()
+        return None if row is None or row[0] is None else str(row[0])
+
     def add_replaced(
         self, partition_id: str, plan: str, kind: str, start: str | None, end: str | None
     ) -> None:

@@ -47,7 +47,7 @@ class Context:
     versions: Sequence[Version]
     checkpoints: Sequence[CheckpointRecord]
     controls: Sequence[Control]
-    starts: Mapping[str, str]
+    starts: Mapping[tuple[str, str], str]
     pending_before_us: int
 
 
@@ -98,8 +98,9 @@ def judge_partition(
             findings=findings,
         )
         marks = judge_marks(number, index, findings)
+        starts = {} if bounds.low else context.starts  # what retention deleted proved it once
         claims = ClaimJudge(
-            number, bounds.low, index, walk.keys, context.controls, context.starts, findings
+            number, bounds.low, index, walk.keys, context.controls, starts, findings
         )
         for record in context.checkpoints:
             claims.judge(record)

@@ -32,10 +32,11 @@ _MARKERS_S = 30.0
 def audit(
     settings: Settings,
     *,
-    starts: Mapping[str, str] | None = None,
+    starts: Mapping[tuple[str, str], str] | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Report:
-    """Re-read the whole log and compare. `starts`: partition id → declared start of its past."""
+    """Re-read the whole log and compare. `starts`: (source, stream) →
+    declared start of its past."""
     began = time.monotonic()
     report = Report(Findings())
     admin = log.connect(settings)

@@ -25,7 +25,10 @@ def union(spans: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 def holes(
     spans: Iterable[tuple[str, str]], start: str | None, end: str
 ) -> Iterator[tuple[str, str]]:
-    """What of `[start, end)` no span covers; without a start, from the first span on."""
+    """What of `[start, end)` no span covers; without a start, from the first span on.
+
+    Spans come sorted by start. Without a start and without a span nothing is known to lack.
+    """
     reach = start
     for begin, until in union(spans):
         if reach is None:
@@ -35,9 +38,7 @@ def holes(
         if begin > reach:
             yield reach, begin
         reach = max(reach, until)
-    if reach is None:
-        yield "", end
-    elif reach < end:
+    if reach is not None and reach < end:
         yield reach, end
 
 

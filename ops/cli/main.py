@@ -31,10 +31,13 @@ def build_app() -> typer.Typer:
         rich_markup_mode=None,
     )
     for found in sorted(module.name for module in pkgutil.iter_modules(ops.cli.__path__)):
+        if found == "main":
+            continue
         module = importlib.import_module(f"ops.cli.{found}")
-        register = getattr(module, "register", None)
-        if register is not None:
-            register(app)
+        if hasattr(module, "register"):
+            module.register(app)
+        elif callable(verb := getattr(module, found, None)):
+            app.command(found)(verb)
     return app
 
 

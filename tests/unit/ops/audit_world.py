@@ -83,7 +83,7 @@ class World:
         default_factory=lambda: [Version(1, "orders", 1, "shop", "orders", "orders", True)]
     )
     positions: list[Position] = field(default_factory=list)
-    starts: dict[str, str] = field(default_factory=dict)
+    starts: dict[tuple[str, str], str] = field(default_factory=dict)
     partitions: int = 1
     low: int = 0
     stable_end: int = 40

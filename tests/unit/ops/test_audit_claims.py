@@ -176,11 +176,25 @@ def test_complete_before_without_any_mark() -> None:
     assert found.kinds() == {"checkpoint_ahead": 1}
 
 
+def test_a_stream_that_has_just_begun_claims_nothing() -> None:
+    fresh = World()
+    fresh.checkpoint = SourceCheckpoint(
+        partition_id=OWNER,
+        worker="w",
+        sequence=1,
+        written_at=1,
+        plans={"interval": PlanState(definition_hash="h", complete_before=DAYS[0])},
+    )
+    assert fresh.kinds() == {}
+    fresh.starts = {("shop", "orders"): DAYS[0]}
+    assert fresh.kinds() == {}
+
+
 def test_the_declared_start_must_be_covered_too() -> None:
     found = world()
-    found.starts = {OWNER: "2023-12-31T00:00:00.000000Z"}
+    found.starts = {("shop", "orders"): "2023-12-31T00:00:00.000000Z"}
     assert found.kinds() == {"checkpoint_ahead": 1}
-    found.starts = {OWNER: DAYS[0]}
+    found.starts = {("shop", "orders"): DAYS[0]}
     assert found.kinds() == {}
 
 
