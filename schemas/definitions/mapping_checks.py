@@ -25,9 +25,9 @@ def check_mapping(
     if fields.has("columns") and spec.columns:
         _check_key(reader, fields, spec)
         if fields.has("subjects"):
-            _check_columns(reader, fields.entry("subjects"), spec, spec.subjects)
+            _check_columns(fields, fields.entry("subjects"), spec, spec.subjects)
         if spec.events is not None:
-            _check_columns(reader, fields.entry("events"), spec, spec.events.changed_fields)
+            _check_columns(fields, fields.entry("events"), spec, spec.events.changed_fields)
         _check_incident(reader, fields, spec)
     if fields.has("from") and spec.source:
         _check_source(reader, fields, spec, sources, what)
@@ -37,7 +37,7 @@ def _check_key(reader: Reader, fields: Fields, spec: MappingSpec) -> None:
     if not fields.has("key"):
         return
     at = fields.entry("key").value
-    _check_columns(reader, at, spec, spec.key)
+    _check_columns(fields, at, spec, spec.key)
     for name in spec.key:
         column = spec.columns.get(name)
         if column is None:
@@ -58,12 +58,14 @@ def _check_key(reader: Reader, fields: Fields, spec: MappingSpec) -> None:
         reader.note(at, "all entities would have the same key", "Add a column with a path.")
 
 
-def _check_columns(reader: Reader, at: Place, spec: MappingSpec, names: Iterable[str]) -> None:
+def _check_columns(fields: Fields, at: Place, spec: MappingSpec, names: Iterable[str]) -> None:
+    written = fields.node.get("columns")
+    known = {*spec.columns, *(written.entries if isinstance(written, MapNode) else ())}
     for name in names:
-        if name not in spec.columns:
-            near = closest(name, spec.columns)
+        if name not in known:
+            near = closest(name, sorted(known))
             advice = f"Did you mean `{near}`?" if near else f"It has {', '.join(spec.columns)}."
-            reader.note(at, f"{spec.name} has no column {name}", advice)
+            fields.reader.note(at, f"{spec.name} has no column {name}", advice)
 
 
 def _check_incident(reader: Reader, fields: Fields, spec: MappingSpec) -> None:
@@ -74,9 +76,9 @@ def _check_incident(reader: Reader, fields: Fields, spec: MappingSpec) -> None:
             advice = f"Did you mean `{near}`?" if near else f"Roles are {', '.join(_ROLES)}."
             reader.note(at, f'an incident has no role "{role}"', advice)
         elif isinstance(named, str):
-            _check_columns(reader, at, spec, [named])
+            _check_columns(fields, at, spec, [named])
         elif isinstance(named, dict):
-            _check_columns(reader, at, spec, named)
+            _check_columns(fields, at, spec, named)
 
 
 def _check_source(

@@ -1,17 +1,15 @@
 """Placeholders that can never have a value where they stand: the request would silently lack them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from schemas.definitions.known_keys import REQUEST_KEYS
-from schemas.definitions.problems import NotationError
+from schemas.definitions.read_values import SENT_KEYS, templates_below
 from schemas.definitions.reader import Reader
 from schemas.definitions.source import SourceSpec
-from schemas.definitions.templates import Template, parse_template
-from schemas.definitions.tree import MapNode, ScalarNode, text_nodes
+from schemas.definitions.tree import MapNode
 
 _OF_PLAN: Final = {"start": "interval", "end": "interval", "cursor": "cursor"}
-_TEMPLATES: Final = ("get", "post", "params", "headers", "body")
 
 
 def check_placeholders(
@@ -25,7 +23,7 @@ def check_placeholders(
 
 
 def _check(reader: Reader, node: MapNode, plans: set[str], what: str) -> None:
-    for text, template in _templates(node, _TEMPLATES):
+    for text, template in templates_below(node, SENT_KEYS):
         for name in sorted(template.names & set(_OF_PLAN)):
             if _OF_PLAN[name] not in plans:
                 reader.note(
@@ -37,7 +35,9 @@ def _check(reader: Reader, node: MapNode, plans: set[str], what: str) -> None:
 
 def check_tenant_fields(reader: Reader, root: MapNode, spec: SourceSpec) -> None:
     """`{tenant.x}` needs tenants, and each listed one needs the field."""
-    for text, template in _templates(root, ("base_url", "auth", "streams", "plan", *REQUEST_KEYS)):
+    for text, template in templates_below(
+        root, ("base_url", "auth", "streams", "plan", *REQUEST_KEYS)
+    ):
         for name in sorted(one for one in template.names if one.startswith("tenant.")):
             field = name.removeprefix("tenant.")
             if spec.tenants is None and "tenants" not in root.entries:
@@ -56,14 +56,3 @@ def check_tenant_fields(reader: Reader, root: MapNode, spec: SourceSpec) -> None
                     f"{{{name}}} has no value for the tenant {lacking[0]}",
                     f"Add `{field}:` to it.",
                 )
-
-
-def _templates(node: MapNode, keys: Iterable[str]) -> Iterator[tuple[ScalarNode, Template]]:
-    for key in keys:
-        value = node.get(key)
-        for text in () if value is None else text_nodes(value):
-            if isinstance(text.value, str) and "{" in text.value:
-                try:
-                    yield text, parse_template(text.value)
-                except NotationError:
-                    continue  # noted where it is read

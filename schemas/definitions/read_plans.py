@@ -7,6 +7,7 @@ from schemas.definitions import known_keys
 from schemas.definitions.durations import format_duration
 from schemas.definitions.fields import Fields
 from schemas.definitions.fingerprint import fingerprint
+from schemas.definitions.merging import merge_requests
 from schemas.definitions.paths import Path, parse_record_path
 from schemas.definitions.read_lengths import (
     duration_s,
@@ -18,7 +19,7 @@ from schemas.definitions.read_lengths import (
 )
 from schemas.definitions.read_pages import body_path, header_or_body_path
 from schemas.definitions.read_request import NO_PATH, read_request, read_request_path
-from schemas.definitions.read_values import read_tenant_template
+from schemas.definitions.read_values import names_sent, read_tenant_template
 from schemas.definitions.reader import Reader
 from schemas.definitions.source import (
     Bounds,
@@ -29,7 +30,7 @@ from schemas.definitions.source import (
     RequestSpec,
     SnapshotSpec,
 )
-from schemas.definitions.templates import Template, names_in
+from schemas.definitions.templates import Template
 from schemas.definitions.times import (
     RFC3339,
     TimeFault,
@@ -75,7 +76,7 @@ def read_interval(reader: Reader, layers: Sequence[MapNode], what: str) -> Inter
         definition_hash=_asked("interval", request, time, time_format, zone),
     )
     _check_steps(fields, spec)
-    if "start" not in sent_by(request) and spec.order is not Order.DESC:
+    if "start" not in names_sent(merge_requests(layers)) and spec.order is not Order.DESC:
         reader.warn(
             fields.node,
             "{start} is never sent: every poll reads everything again",
@@ -94,7 +95,7 @@ def read_cursor(reader: Reader, layers: Sequence[MapNode], what: str) -> CursorS
         "It is where the answer has the next cursor.",
     )
     request = read_request(reader, layers, what, "cursor")
-    if "cursor" not in sent_by(request):
+    if "cursor" not in names_sent(merge_requests(layers)):
         at = fields.entry("next") if fields.has("next") else fields.node
         reader.note(
             at,
@@ -126,12 +127,6 @@ def read_snapshot(reader: Reader, layers: Sequence[MapNode], what: str) -> Snaps
     )
     request = read_request(reader, layers, what, "snapshot")
     return SnapshotSpec(every_s, request, _asked("snapshot", request, None))
-
-
-def sent_by(request: RequestSpec) -> frozenset[str]:
-    """The placeholders that a request holds."""
-    values = (request.params, request.headers, request.body or {})
-    return request.path.names.union(*(names_in(value) for value in values))
 
 
 def _asked(

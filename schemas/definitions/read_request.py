@@ -10,10 +10,10 @@ from schemas.definitions.paths import Path, parse_answer_path, parse_record_path
 from schemas.definitions.read_lengths import duration_s
 from schemas.definitions.read_pages import body_path, header_or_body_path, read_pages
 from schemas.definitions.read_predicate import read_predicate
-from schemas.definitions.read_values import read_flat_map, read_template, read_value_map
+from schemas.definitions.read_values import names_sent, read_flat_map, read_template, read_value_map
 from schemas.definitions.reader import Reader
 from schemas.definitions.source import Action, ErrorRule, RequestSpec
-from schemas.definitions.templates import Template, Value, names_in
+from schemas.definitions.templates import Template, Value
 from schemas.definitions.tree import MapNode, Node, ScalarNode
 
 NO_PATH: Final = Template(("/",), "/")
@@ -38,7 +38,7 @@ def read_request(reader: Reader, layers: Sequence[MapNode], what: str, plan: str
     body = fields.get("body", lambda node: read_value_map(reader, node), None)
     if body is not None and method == "get":
         reader.note(fields.entry("body"), "a GET has no body", "Write `post:`, or `body: null`.")
-    sent = path.names | names_in(params) | names_in(headers) | names_in(body or {})
+    sent = names_sent(merged)
     records = fields.need(
         "records",
         reader.parsed(body_path),

@@ -1,15 +1,16 @@
 """Reads what requests are made of: values, templates, references, and finds secrets written out."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from schemas.definitions.problems import NotationError
 from schemas.definitions.reader import Reader, Refused
 from schemas.definitions.secrets import KINDS, Reference
 from schemas.definitions.templates import Template, Value, parse_template
-from schemas.definitions.tree import Entry, ListNode, MapNode, Node, ScalarNode
+from schemas.definitions.tree import Entry, ListNode, MapNode, Node, ScalarNode, text_nodes
 
+SENT_KEYS: Final = ("get", "post", "params", "headers", "body")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET_NAME = re.compile(
     r"(?:.*[_-])?(?:authorization|cookie|passwords?|passwd|pwd|secret|token|api[_-]?key|apikey"
@@ -117,6 +118,24 @@ def read_flat_map(reader: Reader, node: Node) -> Mapping[str, Value]:
                 entry.value, f"{entry.key} is a map, and only bodies hold maps", advice
             )
     return values
+
+
+def templates_below(node: MapNode, keys: Iterable[str]) -> Iterator[tuple[ScalarNode, Template]]:
+    """Every readable template below these keys of a map, with the text that holds it."""
+    for key in keys:
+        value = node.get(key)
+        for text in () if value is None else text_nodes(value):
+            if isinstance(text.value, str) and "{" in text.value:
+                try:
+                    yield text, parse_template(text.value)
+                except NotationError:
+                    continue  # noted where it is read
+
+
+def names_sent(request: MapNode) -> frozenset[str]:
+    """The placeholders that a merged request sends, also where another part of it is wrong."""
+    found = templates_below(request, SENT_KEYS)
+    return frozenset(name for _, template in found for name in template.names)
 
 
 def find_secrets(reader: Reader, root: MapNode, source: str) -> None:

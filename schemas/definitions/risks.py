@@ -1,0 +1,82 @@
+"""The risks that definitions take in words, and what they assume for want of a word."""
+
+from collections.abc import Iterator
+
+from schemas.definitions.mapping import MappingSpec, RevisionKind, Unknown
+from schemas.definitions.source import (
+    Action,
+    Bounds,
+    CursorSpec,
+    IntervalSpec,
+    Order,
+    PlanSpec,
+    SourceSpec,
+    StreamSpec,
+)
+
+
+def risks_of_source(source: SourceSpec) -> tuple[str, ...]:
+    """One sentence for every risk, with the place first."""
+    return tuple(risk for stream in source.streams.values() for risk in _of_stream(stream))
+
+
+def risks_of_mapping(spec: MappingSpec) -> tuple[str, ...]:
+    """One sentence for every risk, with the place first."""
+    out = []
+    if spec.revision.kind is RevisionKind.EXACT:
+        out.append(f"{spec.name}: kind: exact; two states of one revision would be taken for one")
+    if spec.revision.kind is RevisionKind.NONE:
+        out.append(f"{spec.name}: revision: none; what was observed last counts as newest")
+    out += [
+        f"{spec.name}.{column.name}: unknown: {column.unknown.value}; new values pass without a word"
+        for column in spec.columns.values()
+        if column.unknown is not Unknown.QUARANTINE
+    ]
+    return tuple(out)
+
+
+def assumptions_of_stream(stream: StreamSpec) -> tuple[str, ...]:
+    """What is assumed, not proven: it costs requests, never rows."""
+    out: list[str] = []
+    interval = stream.changes
+    if isinstance(interval, IntervalSpec):
+        if interval.bounds is Bounds.UNKNOWN:
+            out.append("bounds: asked one step wider at both ends")
+        if interval.order is Order.NONE:
+            out.append("order: none")
+        if interval.result_cap is None:
+            out.append("result cap: none known")
+    for plan in stream.plans:
+        pages = plan.request.pages
+        if pages is not None and pages.cap is None:
+            out.append(f"{plan.plan}: page cap unknown")
+        if pages is not None and not pages.stable:
+            out.append(f"{plan.plan}: pages may shift, so walks of several pages are repeated")
+    return tuple(out)
+
+
+def _of_stream(stream: StreamSpec) -> Iterator[str]:
+    place = f"{stream.source}/{stream.name}"
+    changes = stream.changes
+    if isinstance(changes, IntervalSpec):
+        if changes.settle_us is None:
+            yield f"{place}: settle: none; what commits later than stamped is lost"
+        if changes.lookback_us is None:
+            yield f"{place}: lookback: none; late arrivals are found by a snapshot only"
+    if isinstance(changes, CursorSpec) and changes.identity is None:
+        yield f"{place}: no identity; a re-created collection answers nothing for ever"
+    if stream.deletes == "not_shown" and stream.snapshot is None:
+        yield f"{place}: deletes are never noticed"
+    for plan in stream.plans:
+        yield from _of_request(f"{place} {plan.plan}", plan)
+
+
+def _of_request(place: str, plan: PlanSpec) -> Iterator[str]:
+    request = plan.request
+    if request.pages is not None and request.pages.stable:
+        yield f"{place}: stable: true; a listing that shifts after all loses records"
+    for rule in request.errors:
+        if rule.do is Action.TREAT_AS_EMPTY:
+            yield f"{place}: treat_as_empty, because {rule.because}"
+        if rule.do is Action.SUCCESS:
+            yield f"{place}: an error rule calls some answers a success"
