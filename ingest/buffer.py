@@ -87,6 +87,7 @@ class Buffer:
         self._queue: deque[Held] = deque()
         self._out: deque[Held] = deque()
         self._starved = 0
+        self._ended = False
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
@@ -125,15 +126,25 @@ class Buffer:
             self._starved -= 1
         self._changed.set()
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will come any more."""
+        return self._ended
+
+    def end(self) -> None:
+        """Nothing will come any more: who waits for emissions is woken."""
+        self._ended = True
+        self._changed.set()
+
     async def filled(self, linger_s: float, pages: int) -> None:
         """Waits for a first emission, then at most `linger_s` for more.
 
-        Returns early when `pages` are there or an emitter waits for room.
+        Returns early when `pages` are there, an emitter waits for room, or the buffer has ended.
         """
-        while not self._queue:
+        while not self._queue and not self._ended:
             await self._change()
         end_s = time.monotonic() + linger_s
-        while len(self._queue) < pages and not self.starved:
+        while len(self._queue) < pages and not self.starved and not self._ended:
             left_s = end_s - time.monotonic()
             if left_s <= 0:
                 return

@@ -1,0 +1,224 @@
+"""The life of an ingest process: checks, joins, works, leaves; for ever or once.
+
+What is polled and how decisions are obeyed is handed in; `service` does that from the definitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from ingest import metrics
+from ingest.budget import SHUTDOWN_S, Once, Pace, Steady, Tail, reserve_s
+from ingest.buffer import ByteBudget
+from ingest.checks import Cluster
+from ingest.decisions import Decisions
+from ingest.faults import Refused
+from ingest.metrics import Horizon
+from ingest.ownership import Obey, Surroundings
+from ingest.watchdog import Watchdog
+from ingest.worker import PollersOf, Worker
+from schemas.failpoints import Hit
+from schemas.log.reader import LogUnavailable
+from schemas.settings import Settings
+
+_log = structlog.get_logger(__name__)
+_US = 1_000_000
+_JOIN_S = 30.0
+_LOOK_S = 0.5
+
+OK, UNREACHABLE, REFUSED, MORE_TO_DO, BUSY = 0, 3, 4, 5, 6
+
+
+def now_us() -> int:
+    """The wall clock, microseconds since the epoch."""
+    return time.time_ns() // 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What this process is for. `reserves_s`: configured reserves of all sources, in seconds."""
+
+    pollers_of: PollersOf
+    obey: Obey
+    horizon_of: Callable[[str], Horizon]
+    reserves_s: Sequence[float]
+
+
+async def run_process(
+    settings: Settings, work: Work, *, hit: Hit, once: bool, budget_s: float | None
+) -> int:
+    """Runs until SIGTERM or SIGINT, with `once` until it is done; returns the exit code."""
+    begun = now_us()
+    stop = asyncio.Event()
+    watchdog = Watchdog()
+    persist = Tail()
+    pace: Pace = Steady()
+    if once:
+        pace = Once(begun, budget_s, lambda: _reserve_s(settings, work, persist))
+    decisions = Decisions(settings)
+    around = Surroundings(
+        settings=settings,
+        bytes=ByteBudget(settings.buffer_bytes, metrics.BUFFER_BYTES.set),
+        decisions=decisions,
+        obey=work.obey,
+        horizon_of=work.horizon_of,
+        pace=pace,
+        persist=persist,
+        now=now_us,
+    )
+    try:
+        with _signals(stop):
+            cluster = await asyncio.to_thread(_checked, settings)
+            await asyncio.to_thread(decisions.read)
+            _expose(settings.metrics_port)
+            decisions.follow(asyncio.get_running_loop())
+            worker = Worker(around, work.pollers_of, watchdog, hit)
+            if once:
+                return await _Occasion(settings, cluster, worker, begun, budget_s, persist).run(
+                    stop
+                )
+            return await _serve(worker, stop)
+    except Refused as error:
+        _log.error("refused", reason=str(error))
+        return REFUSED
+    except LogUnavailable as error:
+        _log.error("unreachable", reason=str(error))
+        return UNREACHABLE
+    finally:
+        await asyncio.to_thread(decisions.stop)
+        watchdog.stop()
+
+
+def _checked(settings: Settings) -> Cluster:
+    cluster = Cluster(settings)
+    cluster.check()
+    return cluster
+
+
+def _expose(port: int) -> None:
+    try:
+        metrics.expose(port)
+    except OSError as error:
+        raise Refused(
+            f"metrics cannot be served on GAPLESS_METRICS_PORT={port}: {error}"
+        ) from error
+
+
+def _reserve_s(settings: Settings, work: Work, persist: Tail) -> float:
+    return reserve_s(work.reserves_s, persist.upper_s(), settings.linger_s)
+
+
+@contextmanager
+def _signals(stop: asyncio.Event) -> Iterator[None]:
+    """SIGTERM and SIGINT end the process in order; elsewhere than in a main thread nothing does."""
+    loop = asyncio.get_running_loop()
+    with contextlib.ExitStack() as undo:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(RuntimeError, ValueError):
+                loop.add_signal_handler(number, stop.set)
+                undo.callback(loop.remove_signal_handler, number)
+        yield
+
+
+async def _serve(worker: Worker, stop: asyncio.Event) -> int:
+    worker.join()
+    try:
+        await _until(stop, worker, lambda: worker.refused is not None)
+    finally:
+        await worker.leave()
+    if worker.refused is not None:
+        raise worker.refused
+    return OK
+
+
+async def _until(stop: asyncio.Event, worker: Worker, done: Callable[[], bool]) -> None:
+    """Waits until `stop` is set or `done` holds."""
+    while not stop.is_set() and not done():
+        await _change(stop, worker)
+
+
+async def _change(stop: asyncio.Event, worker: Worker) -> None:
+    """Waits until something changed, for a moment at most: budgets are spent without a signal."""
+    waits = {asyncio.create_task(stop.wait()), asyncio.create_task(worker.change())}
+    await asyncio.wait(waits, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+    for task in waits:
+        task.cancel()
+
+
+class _Occasion:
+    """One `--once`: gives way to another member, takes every partition, works, leaves."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        cluster: Cluster,
+        worker: Worker,
+        begun: int,
+        budget_s: float | None,
+        persist: Tail,
+    ) -> None:
+        self._settings, self._cluster, self._worker = settings, cluster, worker
+        self._begun, self._budget_s, self._persist = begun, budget_s, persist
+
+    async def run(self, stop: asyncio.Event) -> int:
+        """Raises LogUnavailable when the group assigns nothing, Refused as its owners do."""
+        if await self._others():
+            return BUSY
+        worker = self._worker
+        worker.join()
+        try:
+            joined = await self._joined(stop)
+            if joined is not None:
+                return joined
+            await _until(stop, worker, lambda: worker.idle or worker.lost or self._spent())
+        finally:
+            await worker.leave()
+        if worker.refused is not None:
+            raise worker.refused
+        if worker.lost:
+            return BUSY
+        if worker.unfinished:
+            left = worker.unfinished
+            _log.info("more to do", partition_ids=left[:20], count=len(left))
+            return MORE_TO_DO
+        return OK
+
+    async def _joined(self, stop: asyncio.Event) -> int | None:
+        """None once all partitions are ours; else the exit code."""
+        worker, give_up_at = self._worker, time.monotonic() + _JOIN_S
+        everything = frozenset(range(self._settings.partitions))
+        while worker.assigned != everything:
+            if stop.is_set() or self._spent():
+                return MORE_TO_DO
+            if await self._others():
+                return BUSY
+            if time.monotonic() > give_up_at:
+                raise LogUnavailable(f"the group assigned no partitions within {_JOIN_S:.0f} s")
+            await _change(stop, worker)
+        return None
+
+    async def _others(self) -> list[str]:
+        """Other active members to give way to: of two that begin at once, the later by name."""
+        ours = f"{self._settings.prefix}ingest.{self._settings.worker}"
+        found = await asyncio.to_thread(self._cluster.members)
+        joined = ours in found.values()
+        others = sorted(name for name in found.values() if name != ours)
+        blocking = [name for name in others if not joined or name < ours]
+        if blocking:
+            _log.warning("busy: another member of the group is active", members=blocking)
+        return blocking
+
+    def _spent(self) -> bool:
+        """Whether only the time to store and to leave is left of the budget."""
+        if self._budget_s is None:
+            return False
+        left_s = self._budget_s - (now_us() - self._begun) / _US
+        return left_s <= self._persist.upper_s() + SHUTDOWN_S
