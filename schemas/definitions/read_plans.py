@@ -35,6 +35,7 @@ from schemas.definitions.times import (
     RFC3339,
     TimeFault,
     TimeFormat,
+    is_ambiguous,
     parse_format,
     parse_time,
     parse_zone,
@@ -76,6 +77,7 @@ def read_interval(reader: Reader, layers: Sequence[MapNode], what: str) -> Inter
         definition_hash=_asked("interval", request, time, time_format, zone),
     )
     _check_steps(fields, spec)
+    _check_zone(fields, spec)
     if "start" not in names_sent(merge_requests(layers)) and spec.order is not Order.DESC:
         reader.warn(
             fields.node,
@@ -188,6 +190,16 @@ def _check_steps(fields: Fields, spec: IntervalSpec) -> None:
         note(fields.entry("width_min"), "no interval is narrower than the granularity")
     if spec.width_us is not None and spec.width_us < spec.width_min_us:
         note(fields.entry("width"), "the first width is below `width_min`")
+
+
+def _check_zone(fields: Fields, spec: IntervalSpec) -> None:
+    """Asked in local time, the hour that a zone has twice a year cannot be told apart."""
+    if spec.zone is not None and is_ambiguous(spec.format, spec.zone):
+        fields.reader.warn(
+            fields.entry("zone"),
+            f"asked in the time of {spec.zone}, one hour a year is ambiguous: its rows may be missed",
+            "Ask in UTC if the API can, or with an offset (`%z`); else let a snapshot find them.",
+        )
 
 
 def _start_us(reader: Reader, node: Node, time_format: TimeFormat, zone: str | None) -> int:

@@ -123,6 +123,16 @@ def print_time(us: int, time_format: TimeFormat = RFC3339, zone: str | None = No
     return moment.replace(tzinfo=None).isoformat(timespec=precision) + "Z"
 
 
+def is_ambiguous(time_format: TimeFormat, zone: str) -> bool:
+    """Whether times are printed without an offset in a zone that changes its clocks."""
+    if time_format.kind is not TimeKind.PATTERN or _compiled(time_format).utc:
+        return False
+    months = (
+        EPOCH.replace(year=2026, month=month).astimezone(ZoneInfo(zone)) for month in range(1, 13)
+    )
+    return len({moment.utcoffset() for moment in months}) > 1
+
+
 def _compiled(time_format: TimeFormat) -> TimePattern:
     if time_format.pattern is None:
         raise ValueError("a format of kind pattern has a pattern")
