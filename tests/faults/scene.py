@@ -6,7 +6,7 @@ Everything is real: processes, Kafka, Postgres, HTTP. The judge imports no produ
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,6 +140,10 @@ class Scene:
                 last = record.value
         return last
 
+    def provider_written(self) -> int:
+        """Writes of the provider's traffic so far."""
+        return int(self.provider.traffic(20)["written"])
+
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.workers.run("status --json").stdout)
         return found
@@ -155,7 +159,9 @@ def scene(
     rate: float = 0.0,
     partitions: int = 2,
     definitions: Path = DEFINITIONS,
-    **extra: str,
+    tables: tuple[str, ...] = ("accounts", "feed", "events"),
+    watched: tuple[Watched, ...] | None = None,
+    extra: Mapping[str, str] | None = None,
 ) -> Iterator[Scene]:
     """A scene on a lane; quick time-outs, so that a take-over needs about a second."""
     with Provider.start(tenants=2, accounts=accounts, events=events, rate=rate) as provider:
@@ -168,14 +174,14 @@ def scene(
             "GAPLESS_TRANSACTION_TIMEOUT_MS": "6000",
             "GAPLESS_MESSAGE_TIMEOUT_MS": "3000",
             "GAPLESS_LINGER_S": "0.02",
-            **extra,
+            **(extra or {}),
         }
         with workers(environment, folder) as group:
             for verb in ("topics", "migrate"):
                 done = group.run(verb)
                 assert done.returncode == 0, f"{verb}: {done.stdout}{done.stderr}"
             sink = Sink(lane.postgres)
-            for table in ("accounts", "feed", "events"):
+            for table in tables:
                 sink.watch_revisions(table)
-            judge = Judge(lane.kafka, lane.prefix, sink, provider, watched_streams())
+            judge = Judge(lane.kafka, lane.prefix, sink, provider, watched or watched_streams())
             yield Scene(lane, provider, group, sink, judge)
