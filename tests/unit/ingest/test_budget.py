@@ -1,0 +1,60 @@
+"""When `--once` stops asking, and what it calls unfinished."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingest.budget import SHUTDOWN_S, Once, Tail, reserve_s, unfinished
+from ingest.emission import StreamState
+from schemas.records import Blocked, OpenInterval, PlanState, Walk
+
+S = 1_000_000
+DONE = StreamState(plans={"interval": PlanState(definition_hash="h")})
+
+
+def plan(**changes: object) -> StreamState:
+    return StreamState(plans={"p": PlanState(definition_hash="h", **changes)})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("state", "due_at", "left"),
+    [
+        (None, 9 * S, True),
+        (DONE, 9 * S, False),
+        (DONE, 5 * S, True),
+        (StreamState(not_before=6 * S), 9 * S, True),
+        (StreamState(not_before=4 * S), 9 * S, False),
+        (StreamState(blocked=Blocked("x", 1, "y")), 9 * S, True),
+        (plan(walk=Walk(scope="s")), 9 * S, True),
+        (plan(open=[OpenInterval(start="a", end="b", reason="new")]), 9 * S, True),
+        (plan(tombstone_due=["s1"]), 9 * S, True),
+    ],
+)
+def test_what_is_unfinished(state: StreamState | None, due_at: int, left: bool) -> None:
+    assert unfinished(state, due_at, 5 * S) is left
+
+
+def test_no_request_begins_in_the_reserve() -> None:
+    tail = Tail()
+    pace = Once(100 * S, 60.0, lambda: reserve_s([15.0], tail.upper_s(), 0.05))
+    assert pace.may_ask(144 * S)
+    assert not pace.may_ask(145 * S)
+    tail.note(30.0, 1.0)
+    assert not pace.may_ask(int((160 - 30 - SHUTDOWN_S - 0.04) * S))
+    assert pace.may_ask(int((160 - 30 - SHUTDOWN_S - 0.06) * S))
+
+
+def test_a_wait_is_awaited_only_within_the_budget() -> None:
+    pace = Once(100 * S, 60.0, lambda: 10.0)
+    assert pace.awaits(left=True, due_at=149 * S, now=110 * S)
+    assert not pace.awaits(left=True, due_at=150 * S, now=110 * S)
+    assert not pace.awaits(left=False, due_at=120 * S, now=110 * S)
+    assert pace.awaits(left=True, due_at=105 * S, now=110 * S)
+    assert not pace.awaits(left=False, due_at=105 * S, now=110 * S)
+
+
+def test_without_a_budget_only_what_is_due_is_done() -> None:
+    pace = Once(100 * S, None, lambda: 10.0)
+    assert pace.may_ask(10_000 * S)
+    assert pace.awaits(left=True, due_at=110 * S, now=110 * S)
+    assert not pace.awaits(left=True, due_at=111 * S, now=110 * S)
