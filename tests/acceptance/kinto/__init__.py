@@ -1,0 +1,1 @@
+"""Kinto as a foreign server: how it is installed, run and written to."""
