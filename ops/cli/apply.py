@@ -20,7 +20,7 @@ def apply(definitions: context.Definitions = None) -> None:
 
     settings = context.load_settings(definitions)
     hit = build(settings.failpoints)
-    loaded = load_folder(settings.definitions)
+    loaded = load_folder(settings.definitions).check()
     context.configure_logging(settings)
     connect(settings)
     raise typer.Exit(run(settings, loaded, hit=hit))

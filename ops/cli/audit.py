@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ops.cli import context, errors
+from ops import problems
+from ops.cli import context
 
 if TYPE_CHECKING:
     from schemas.settings import Settings
@@ -29,7 +30,7 @@ def audit(json: context.Json = False, definitions: context.Definitions = None) -
     else:
         typer.echo(report.to_text())
     if not report.clean:
-        raise typer.Exit(errors.FINDING)
+        raise typer.Exit(problems.FINDING)
 
 
 def _starts(settings: Settings) -> dict[tuple[str, str], str]:

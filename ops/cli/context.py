@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ops.problems import BadSettings
+
 if TYPE_CHECKING:
     from schemas.settings import Settings
 
@@ -28,10 +30,6 @@ Definitions = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-
-
-class BadSettings(Exception):
-    """An environment variable or option cannot be used; says which and why."""
 
 
 def load_settings(definitions: Path | None = None, **overrides: Any) -> Settings:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ops.cli import context, errors
+from ops import problems
+from ops.cli import context
 
 Once = Annotated[bool, typer.Option("--once", help="Do what is due, then exit: for cron.")]
 Budget = Annotated[
@@ -35,14 +36,16 @@ def ingest(
     from schemas.definitions.problems import NotationError
 
     if budget is not None and not once:
-        raise errors.Stop("--budget goes with --once: without it, ingest runs on.", errors.USAGE)
+        raise problems.Stop(
+            "--budget goes with --once: without it, ingest runs on.", problems.USAGE
+        )
     try:
         budget_s = None if budget is None else parse_duration_us(budget) / 1e6
     except NotationError as error:
-        raise errors.Stop(f"--budget: {error}. {error.advice}", errors.USAGE) from None
+        raise problems.Stop(f"--budget: {error}. {error.advice}", problems.USAGE) from None
     settings = context.load_settings(definitions)
     hit = build(settings.failpoints)
-    loaded = load_folder(settings.definitions)
+    loaded = load_folder(settings.definitions).check()
     context.configure_logging(settings)
     connect(settings)
     raise typer.Exit(asyncio.run(run(settings, loaded, hit=hit, once=once, budget_s=budget_s)))

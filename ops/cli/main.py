@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import typer
 
 import ops.cli
-from ops.cli import context, errors
+from ops import problems
+from ops.cli import context
 
 if TYPE_CHECKING:
     from schemas.settings import Settings
@@ -53,10 +54,10 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
-        problem = errors.explain(error, _settings())
+        problem = problems.explain(error, _settings())
         if problem is None:
             traceback.print_exc()
-            sys.exit(errors.INTERNAL)
+            sys.exit(problems.INTERNAL)
         typer.echo(problem.message, err=True)
         sys.exit(problem.exit_code)
 
@@ -64,7 +65,7 @@ def main() -> None:
 def _settings() -> Settings | None:
     try:
         return context.load_settings()
-    except context.BadSettings:
+    except problems.BadSettings:
         return None
 
 

@@ -20,7 +20,7 @@ def migrate(definitions: context.Definitions = None) -> None:
     from schemas.definitions.load import load_folder
 
     settings = context.load_settings(definitions)
-    loaded = load_folder(settings.definitions)
+    loaded = load_folder(settings.definitions).check()
     for name in apply_migrations(settings.postgres):
         typer.echo(f"migration  {name}")
     with psycopg.connect(settings.postgres) as connection:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from ops.cli import context, errors
+from ops import problems
+from ops.cli import context
 
 
 def register(app: typer.Typer) -> None:
@@ -21,8 +22,8 @@ def topics() -> None:
     try:
         lines = ensure_topics(settings)
     except TopicsRefused as refused:
-        raise errors.Stop(f"Refused, nothing was changed:\n{refused}", errors.REFUSED) from None
+        raise problems.Stop(f"Refused, nothing was changed:\n{refused}", problems.REFUSED) from None
     except TopicsUnreachable as error:
-        raise errors.Stop(str(error), errors.UNREACHABLE) from None
+        raise problems.Stop(str(error), problems.UNREACHABLE) from None
     for line in lines:
         typer.echo(line)

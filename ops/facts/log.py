@@ -5,12 +5,13 @@ Reads committed records only, and never commits an offset.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from confluent_kafka import (
+    Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
@@ -144,18 +145,43 @@ def controls(settings: Settings, bounds: dict[int, Bounds]) -> Iterator[tuple[in
             yield record.offset, value
 
 
-def first_records(
-    settings: Settings, topic: str, bounds: dict[int, Bounds]
+def next_records(
+    settings: Settings, topic: str, starts: Mapping[int, int], bounds: Mapping[int, Bounds]
 ) -> dict[int, LogRecord]:
-    """The oldest record kept in each partition that has one: the observed horizon of the topic."""
+    """The first committed record at or above each start, where there is one."""
     found: dict[int, LogRecord] = {}
-    for number, ends_now in bounds.items():
-        if ends_now.low >= ends_now.stable_end:
+    for number, start in starts.items():
+        ends_now = bounds.get(number)
+        if ends_now is None or max(start, ends_now.low) >= ends_now.stable_end:
             continue
         with PartitionReader(settings, topic, number, "horizon") as reader:
-            for record in reader.read(ends_now.low, ends_now.stable_end, batch=1):
+            begin = max(start, ends_now.low)
+            for record in reader.read(begin, ends_now.stable_end, batch=1):
                 found[number] = record
                 break
+    return found
+
+
+def open_since_ms(
+    settings: Settings, topic: str, bounds: dict[int, Bounds], timeout_s: float = 5.0
+) -> dict[int, int]:
+    """Append time of the oldest undecided record of each partition that has one.
+
+    A transaction that stays open for long holds up every reader behind it.
+    """
+    found: dict[int, int] = {}
+    for number, ends_now in bounds.items():
+        if ends_now.stable_end >= ends_now.end:
+            continue
+        properties = {**config.reader(settings, "open"), "isolation.level": "read_uncommitted"}
+        consumer = Consumer(properties)
+        try:
+            consumer.assign([TopicPartition(topic, number, ends_now.stable_end)])
+            for message in consumer.consume(1, timeout_s):
+                if message.error() is None:
+                    found[number] = message.timestamp()[1]
+        finally:
+            consumer.close()
     return found
 
 

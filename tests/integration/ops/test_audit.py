@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -15,9 +11,8 @@ from ops.audit import audit
 from ops.audit.starts import declared_starts
 from schemas.definitions.load import load_folder
 from schemas.records import Named, PlanState, SourceCheckpoint
+from tests.integration.ops.verbs import run
 from tests.integration.ops.written import DAYS, OWNER, Deployment, page, record
-
-REPOSITORY = Path(__file__).parents[3]
 
 
 def test_a_consistent_deployment_is_clean(deployment: Deployment) -> None:
@@ -112,23 +107,15 @@ def test_finds(deployment: Deployment, name: str) -> None:
     assert not report.clean
 
 
-def _run(deployment: Deployment, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "ops.cli.main", *words],
-        check=False, cwd=REPOSITORY, env={**os.environ, **deployment.environment},
-        capture_output=True, text=True, timeout=90,
-    )  # fmt: skip
-
-
 def test_the_verb_says_it_with_its_exit_code(deployment: Deployment) -> None:
-    done = _run(deployment, "audit", "--json")
+    done = run(deployment.environment, "audit", "--json")
     assert (done.returncode, json.loads(done.stdout)["clean"]) == (0, True), done.stderr
     _sql("DELETE FROM gapless.exception")(deployment)
-    done = _run(deployment, "audit", "--json")
+    done = run(deployment.environment, "audit", "--json")
     found = json.loads(done.stdout)
     assert (done.returncode, found["clean"]) == (1, False)
     assert found["finding_counts"] == {"exception_missing": 1}
     assert found["findings"][0]["meaning"]
-    text = _run(deployment, "audit")
+    text = run(deployment.environment, "audit")
     assert text.returncode == 1
     assert "exception_missing (1): a record is quarantined" in text.stdout

@@ -27,6 +27,10 @@ class Problem:
     exit_code: int
 
 
+class BadSettings(Exception):
+    """An environment variable or option cannot be used; says which and why."""
+
+
 class Stop(Exception):
     """A verb ends with this message and exit code."""
 
@@ -55,7 +59,6 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 
 def _own(error: BaseException) -> Problem | None:
-    from ops.cli.context import BadSettings
     from ops.failpoints import BadFailpoints
     from ops.migrate import MigrationRefused
     from schemas.definitions.problems import DefinitionError

@@ -1,0 +1,179 @@
+"""From facts to status: pure, and without either side where it could not be asked."""
+
+from __future__ import annotations
+
+from ops.facts.deployment import LogFacts
+from ops.facts.sink import Row, SinkFacts
+from ops.status.expected import Expected, ExpectedStream
+from ops.status.horizons import horizons
+from ops.status.model import AppliedStatus, PartitionStatus, PlanStatus, Status
+from ops.status.parts import (
+    by_owner,
+    count,
+    coverage_status,
+    ingest_lag_s,
+    next_snapshot_at,
+    plan_status,
+    snapshot_status,
+    source_status,
+    us,
+)
+from ops.status.paused import paused
+from ops.status.troubles import troubles
+from schemas.keys import split_partition_id
+from schemas.records import SourceCheckpoint
+from schemas.routing import route
+from schemas.settings import Settings
+
+OUTCOMES = ("applied", "superseded", "ignored", "quarantined", "retryable", "erased")
+_LATE_S = 60.0
+
+
+def assemble(
+    settings: Settings,
+    now_us: int,
+    log: LogFacts | str,
+    sink: SinkFacts | str,
+    expected: Expected,
+) -> Status:
+    """The status at `now_us`. A text in place of facts says why that side could not be asked."""
+    log_facts = log if isinstance(log, LogFacts) else None
+    sink_facts = sink if isinstance(sink, SinkFacts) else None
+    builder = _Builder(settings, now_us, log_facts, sink_facts, expected)
+    found = tuple(builder.partition_id(name) for name in builder.names())
+    outbox = {row["state"]: int(row["count"]) for row in sink_facts.outbox} if sink_facts else {}
+    return Status(
+        read_at=now_us,
+        kafka=log if isinstance(log, str) else None,
+        postgres=sink if isinstance(sink, str) else None,
+        partition_ids=found,
+        troubles=tuple(troubles(settings, now_us, found, log_facts, sink_facts, expected)),
+        unsent_events=outbox.get("unsent", 0),
+        dead_events=outbox.get("dead", 0),
+    )
+
+
+class _Builder:
+    def __init__(
+        self,
+        settings: Settings,
+        now_us: int,
+        log: LogFacts | None,
+        sink: SinkFacts | None,
+        expected: Expected,
+    ) -> None:
+        self._settings, self._now, self._expected = settings, now_us, expected
+        self._log, self._sink = log, sink
+        self._partitions = log.partitions if log else settings.partitions
+        live = [row for row in sink.positions if row["pipeline"] == "live"] if sink else []
+        self._positions: dict[int, Row] = {row["partition"]: row for row in live}
+        self._rows = {
+            name: by_owner(getattr(sink, name) if sink else [])
+            for name in ("coverage", "exceptions", "pending_marks", "snapshots")
+        }
+
+    def names(self) -> list[str]:
+        """Every partition id that anybody speaks of; those of Gapless itself are left out."""
+        known: set[str] = set(self._expected.partition_ids)
+        known |= set(self._log.checkpoints) if self._log else set()
+        for rows in self._rows.values():
+            known |= set(rows)
+        if self._sink is not None:
+            known |= set(self._sink.outcomes)
+        return sorted(name for name in known if not name.startswith("_gapless/"))
+
+    def partition_id(self, name: str) -> PartitionStatus:
+        source, stream, _ = split_partition_id(name)
+        declared = self._expected.streams.get((source, stream))
+        number = route(name, self._partitions)
+        record = self._log.checkpoints.get(name) if self._log else None
+        checkpoint = record.checkpoint if record else None
+        plans = self._plans(checkpoint)
+        ingest_lag = ingest_lag_s(plans)
+        applied = self._applied(number)
+        late = None
+        if ingest_lag is not None:
+            allowed = declared.every_s + declared.settle_s if declared else 0.0
+            late = max(0.0, ingest_lag - allowed)
+        lags = [lag for lag in (late, applied.lag_s) if lag is not None]
+        lag = max(lags) if lags else None
+        exceptions = self._rows["exceptions"].get(name, [])
+        return PartitionStatus(
+            partition_id=name,
+            partition=number,
+            state=self._state(name, checkpoint, applied, lag, declared),
+            lag_s=lag,
+            ingest_lag_s=ingest_lag,
+            source=source_status(checkpoint, plans) if checkpoint else None,
+            applied=applied,
+            coverage=tuple(coverage_status(row) for row in self._rows["coverage"].get(name, [])),
+            snapshots=tuple(snapshot_status(row) for row in self._rows["snapshots"].get(name, [])),
+            next_snapshot_at=next_snapshot_at(plans, declared),
+            outcomes=self._outcomes(name),
+            quarantined=count(exceptions, "quarantined"),
+            retryable=count(exceptions, "retryable"),
+            pending_marks=len(self._rows["pending_marks"].get(name, [])),
+            horizons=horizons(
+                self._log,
+                number,
+                self._now,
+                ingest_lag,
+                applied.lag_s,
+                next((plan.cursor_age_s for plan in plans if plan.cursor_age_s is not None), None),
+                declared,
+            ),
+        )
+
+    def _plans(self, checkpoint: SourceCheckpoint | None) -> tuple[PlanStatus, ...]:
+        plans = checkpoint.plans if checkpoint else {}
+        return tuple(plan_status(name, state, self._now) for name, state in sorted(plans.items()))
+
+    def _state(
+        self,
+        name: str,
+        checkpoint: SourceCheckpoint | None,
+        applied: AppliedStatus,
+        lag_s: float | None,
+        declared: ExpectedStream | None,
+    ) -> str:
+        """One word for the line of a partition id, the worst first."""
+        if self._log is not None and paused(self._log.controls, name):
+            return "paused"
+        if checkpoint is not None and checkpoint.blocked is not None:
+            return "blocked"
+        if applied.halted is not None:
+            return "halted"
+        if self._log is None:
+            return "unknown"
+        if checkpoint is None:
+            return "not started"
+        if checkpoint.not_before is not None and checkpoint.not_before > self._now:
+            return "waiting"
+        allowed = max(_LATE_S, declared.every_s if declared else 0.0)
+        return "behind" if lag_s is not None and lag_s > allowed else "flowing"
+
+    def _applied(self, number: int) -> AppliedStatus:
+        row = self._positions.get(number)
+        ends = self._log.ends.get(number) if self._log else None
+        following = int(row["next_offset_to_apply"]) if row else None
+        waiting = self._log.waiting_since_ms.get(number) if self._log else None
+        behind = lag_s = None
+        if ends is not None and following is not None:
+            behind = max(0, ends.stable_end - following) if waiting is not None else 0
+            lag_s = 0.0 if waiting is None else max(0.0, self._now / 1e6 - waiting / 1e3)
+        return AppliedStatus(
+            partition=number,
+            next_offset_to_apply=following,
+            end=ends.stable_end if ends else None,
+            records_behind=behind,
+            lag_s=lag_s,
+            checkpointed_at=us(row["checkpointed_at"]) if row else None,
+            owner=row["owner"] if row else None,
+            halted=row["halted"] if row else None,
+        )
+
+    def _outcomes(self, name: str) -> dict[str, int] | None:
+        if self._sink is None:
+            return None
+        counts = self._sink.outcomes.get(name, [0] * 6)
+        return dict(zip(OUTCOMES, counts, strict=True))

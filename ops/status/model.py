@@ -1,0 +1,152 @@
+"""What status says, as plain values: the same for text, JSON, metrics and the page.
+
+Times are microseconds since the epoch, durations seconds. None means unknown, never zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """An open or failed interval. `pages`, `records`: durable so far. `reason` of a failure."""
+
+    start: str
+    end: str
+    pages: int = 0
+    records: int = 0
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStatus:
+    """What ingest has proven durable for one plan."""
+
+    plan: str
+    lag_s: float | None
+    complete_before: str | None = None
+    cursor: str | None = None
+    cursor_age_s: float | None = None
+    polled_at: int | None = None
+    snapshot_id: str | None = None
+    walk_pages: int = 0
+    walk_records: int = 0
+    open: tuple[Stretch, ...] = ()
+    done: tuple[Stretch, ...] = ()
+    failed: tuple[Stretch, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """The source checkpoint of one partition id."""
+
+    sequence: int
+    worker: str
+    written_at: int
+    source_epoch: int
+    not_before: int | None
+    plans: tuple[PlanStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedStatus:
+    """Where apply stands in the log partition of a partition id. Offsets of the log."""
+
+    partition: int
+    next_offset_to_apply: int | None = None
+    end: int | None = None
+    records_behind: int | None = None
+    lag_s: float | None = None
+    checkpointed_at: int | None = None
+    owner: str | None = None
+    halted: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageStatus:
+    """Which stretch of one plan was searched, and what of it failed or is lost."""
+
+    plan: str
+    start_at: int
+    end_at: int
+    pages: int
+    records: int
+    failed: int
+    gaps: int
+    errors: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotStatus:
+    """The last snapshot of one mapping."""
+
+    snapshot: str
+    mapping: str | None
+    state: str
+    listed: int
+    swept: int
+    unreadable: int
+    note: str | None
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Horizons:
+    """How long something can still be had. `topic_s` None: kept for ever."""
+
+    upstream_s: float | None = None
+    topic_known: bool = False
+    topic_s: float | None = None
+    topic_observed_s: float | None = None
+    tombstones_s: float | None = None
+    token_s: float | None = None
+    share_used: float | None = None
+    time_left_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something that waits for somebody: what, since when, what unblocks it, where to look."""
+
+    kind: str
+    partition_id: str | None
+    what: str
+    since: int | None
+    unblocks: str
+    look: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One partition id. `lag_s`: how much later than its schedule its newest facts are rows."""
+
+    partition_id: str
+    partition: int
+    state: str
+    lag_s: float | None
+    ingest_lag_s: float | None
+    source: SourceStatus | None
+    applied: AppliedStatus
+    coverage: tuple[CoverageStatus, ...] = ()
+    snapshots: tuple[SnapshotStatus, ...] = ()
+    next_snapshot_at: int | None = None
+    outcomes: dict[str, int] | None = None
+    quarantined: int = 0
+    retryable: int = 0
+    pending_marks: int = 0
+    horizons: Horizons = field(default_factory=Horizons)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The whole deployment. `kafka`, `postgres`: None, or why they could not be asked."""
+
+    read_at: int
+    kafka: str | None
+    postgres: str | None
+    partition_ids: tuple[PartitionStatus, ...]
+    troubles: tuple[Trouble, ...]
+    unsent_events: int = 0
+    dead_events: int = 0

@@ -1,0 +1,127 @@
+"""The status as text for a terminal: one block per partition id, then what is blocked. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ops.status.model import Horizons, PartitionStatus, PlanStatus, Status, Trouble
+from ops.status.parts import micros
+from ops.status.words import duration, moment, number
+
+_BLOCKS_MAX = 12
+"""With more partition ids than this, one that flows gets a single line."""
+
+
+def to_text(status: Status) -> str:
+    """All of it, ready to print."""
+    return "\n".join(_lines(status))
+
+
+def _lines(status: Status) -> Iterator[str]:
+    if status.kafka is not None:
+        yield "Kafka cannot be asked: what follows is what Postgres knows."
+        yield f"  {_indented(status.kafka)}"
+    if status.postgres is not None:
+        yield "Postgres cannot be asked: what follows is what the log knows. Ingest does not need it."
+        yield f"  {_indented(status.postgres)}"
+    if not status.partition_ids:
+        yield "Nothing was read yet, and no definitions are here: see `gapless ingest --help`."
+    brief = len(status.partition_ids) > _BLOCKS_MAX
+    for one in status.partition_ids:
+        yield _head(one)
+        if not brief or one.state != "flowing":
+            yield from _block(one, status.read_at)
+    if status.unsent_events:
+        yield f"Events             {number(status.unsent_events)} to publish"
+    for trouble in status.troubles:
+        yield from _trouble(trouble, status.read_at)
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n  ")
+
+
+def _head(one: PartitionStatus) -> str:
+    return f"{one.partition_id:<17} {one.state:<12} lag {duration(one.lag_s)}"
+
+
+def _block(one: PartitionStatus, now: int) -> Iterator[str]:
+    plans = one.source.plans if one.source else ()
+    for plan in plans:
+        if plan.plan != "snapshot":
+            yield _row("source checkpoint", _plan(plan, now))
+    if one.source is None:
+        yield _row("source checkpoint", "none yet")
+    applied = one.applied
+    where = f"{number(applied.next_offset_to_apply)} of {number(applied.end)}"
+    lag = f", {duration(applied.lag_s)} behind" if applied.lag_s else ""
+    nobody = "   no worker holds it" if applied.owner is None and applied.records_behind else ""
+    yield _row("applied offset", f"{where} in partition {one.partition}{lag}{nobody}")
+    for covered in one.coverage:
+        holes = f"{covered.gaps} gaps" if covered.gaps else "no gap"
+        failed = f"{covered.failed} failed" if covered.failed else "none failed"
+        errors = f", {covered.errors} records with errors" if covered.errors else ""
+        span = f"{moment(covered.start_at, now)} .. {moment(covered.end_at, now)}"
+        yield _row("coverage", f"{span:<26} {holes}, {failed}{errors}")
+    yield from _snapshots(one, now)
+    if one.outcomes is not None:
+        shown = [
+            f"{name} {number(count)}"
+            for name, count in one.outcomes.items()
+            if count or name in ("applied", "superseded", "ignored", "quarantined")
+        ]
+        yield _row("outcomes, 24 h", "  ".join(shown))
+    yield _row("horizons", _horizons(one.horizons))
+
+
+def _plan(plan: PlanStatus, now: int) -> str:
+    opened = f"{len(plan.open)} intervals open"
+    if plan.plan == "interval":
+        if plan.complete_before is None:
+            return opened
+        at = moment(micros(plan.complete_before), now)
+        failed = f", {len(plan.failed)} failed" if plan.failed else ""
+        return f"complete through {at}, {duration(plan.lag_s)} behind   {opened}{failed}"
+    if plan.polled_at is None:
+        return f"cursor not complete yet, {plan.walk_pages} pages so far"
+    walk = f"   {plan.walk_pages} pages of the next walk" if plan.walk_pages else ""
+    return f"cursor of {moment(plan.polled_at, now)}, {duration(plan.lag_s)} behind{walk}"
+
+
+def _snapshots(one: PartitionStatus, now: int) -> Iterator[str]:
+    left = ""
+    if one.next_snapshot_at is not None:
+        left_s = (one.next_snapshot_at - now) / 1e6
+        left = f"next in {duration(left_s)}" if left_s > 0 else "next is due"
+    walking = [p for p in one.source.plans if p.plan == "snapshot"] if one.source else []
+    for plan in walking:
+        if plan.walk_pages:
+            so_far = f"{number(plan.walk_pages)} pages, {number(plan.walk_records)} records so far"
+            yield _row("snapshot", f"being read: {so_far}")
+    for snapshot in one.snapshots:
+        said = f"{moment(snapshot.at, now)} {snapshot.state}, {number(snapshot.swept)} deleted"
+        of = f" of {snapshot.mapping}" if snapshot.mapping and len(one.snapshots) > 1 else ""
+        yield _row("snapshot", f"{said + of:<41} {left}".rstrip())
+
+
+def _horizons(found: Horizons) -> str:
+    upstream = duration(found.upstream_s) if found.upstream_s is not None else "not declared"
+    topic = "unknown"
+    if found.topic_known:
+        topic = duration(found.topic_s) if found.topic_s is not None else "forever"
+    token = duration(found.token_s) if found.token_s is not None else "unknown"
+    used = f"   {found.share_used:.0%} used" if found.share_used is not None else ""
+    return f"upstream {upstream:<16} topic {topic:<9} token {token}{used}"
+
+
+def _trouble(trouble: Trouble, now: int) -> Iterator[str]:
+    since = f"     since {moment(trouble.since, now)}" if trouble.since is not None else ""
+    owner = f"{trouble.partition_id}   " if trouble.partition_id else ""
+    yield f"Blocked: {owner}{trouble.kind}   {trouble.what}{since}"
+    yield _row("unblocks", trouble.unblocks)
+    if trouble.look is not None:
+        yield _row("look", trouble.look)
+
+
+def _row(name: str, text: str) -> str:
+    return f"  {name:<18} {text}"

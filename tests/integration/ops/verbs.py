@@ -1,0 +1,31 @@
+"""Runs verbs of the command line as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def run(
+    environment: dict[str, str], *words: str, timeout_s: float = 90
+) -> subprocess.CompletedProcess[str]:
+    """`gapless WORDS` to its end, in the folder of the definitions."""
+    return subprocess.run(
+        [sys.executable, "-m", "ops.cli.main", *words],
+        check=False, cwd=environment.get("GAPLESS_DEFINITIONS", REPOSITORY),
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **environment},
+        capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def read(environment: dict[str, str], *words: str) -> Any:
+    """What `gapless WORDS --json` prints; it must succeed."""
+    done = run(environment, *words, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
