@@ -1,0 +1,126 @@
+"""Deletes by absence: the SQL that finds and clears rows which complete listings lacked.
+
+A row is cleared only if it was last observed below the barrier and no listing that counts, and no
+change since, has shown its key. It stays as a dead row without a revision, at the order "began".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from apply.changes import Change, change, key_text, shown_not, wanted_type
+from apply.mapping.types import CompiledMapping
+from apply.sink import Connection
+from apply.sql_text import columns_sql, equal_sql, present_sql, target_sql
+from schemas.definitions.mapping import RevisionKind
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """Where a sweep looks: rows of one partition id below (generation, barrier), not shown in
+    any of `snapshots`."""
+
+    partition_id_no: int
+    generation: int
+    barrier: int
+    snapshots: Sequence[str]
+    source_epoch: int
+    at: datetime
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {
+            "partition_id": self.partition_id_no,
+            "generation": self.generation,
+            "barrier": self.barrier,
+            "snapshots": list(self.snapshots),
+            "source_epoch": self.source_epoch,
+            "at": self.at,
+        }
+
+
+def _absent(compiled: CompiledMapping) -> str:
+    return (
+        't."_partition_id" = %(partition_id)s'
+        ' AND (t."_generation", t."_offset") < (%(generation)s::int2, %(barrier)s::int8)'
+        f" AND NOT EXISTS (SELECT FROM {present_sql(compiled.spec)} p"
+        " WHERE p.partition_id = %(partition_id)s AND p.snapshot = ANY(%(snapshots)s)"
+        f" AND {equal_sql(compiled, 'p', 't')})"
+    )
+
+
+def share_absent(
+    connection: Connection, compiled: CompiledMapping, where: Absence
+) -> tuple[int, int]:
+    """How many living rows would be deleted, and how many there are."""
+    statement = (
+        f"SELECT count(*) FILTER (WHERE {_absent(compiled)}), count(*)"
+        f" FROM {target_sql(compiled.spec)} t"
+        ' WHERE t."_partition_id" = %(partition_id)s AND NOT t."_deleted"'
+    )
+    row = connection.execute(statement.encode(), where.parameters).fetchone()
+    return (0, 0) if row is None else (int(row[0]), int(row[1]))
+
+
+def sweep(
+    connection: Connection, compiled: CompiledMapping, where: Absence
+) -> tuple[int, list[Change]]:
+    """Clear the absent rows. Returns how many living ones were deleted, and their events.
+
+    Dead rows lose their revision too: should the entity come back, any revision is news.
+    """
+    table, keys = target_sql(compiled.spec), compiled.key_columns
+    dated = compiled.spec.revision.kind is not RevisionKind.NONE
+    to_clear = 'NOT t."_deleted"' + (" OR t.source_revision IS NOT NULL" if dated else "")
+    statement = (
+        f'WITH old AS (SELECT {columns_sql(keys, "t")}, t."_deleted" AS was_deleted FROM {table} t'
+        f" WHERE ({to_clear}) AND {_absent(compiled)}"
+        f" ORDER BY {columns_sql(keys, 't')} FOR UPDATE)"
+        f" UPDATE {table} t SET deleted_at = coalesce(t.deleted_at, %(at)s),"
+        + (" source_revision = NULL," if dated else "")
+        + ' "_deleted" = true, "_generation" = %(generation)s, "_offset" = %(barrier)s, "_index" = 0,'
+        ' "_began" = %(barrier)s, "_source_epoch" = greatest(t."_source_epoch", %(source_epoch)s)'
+        f" FROM old WHERE {equal_sql(compiled, 'old', 't')}"
+        f" RETURNING old.was_deleted, {columns_sql(keys, 't')}, to_jsonb(t)"
+    )
+    told = wanted_type(compiled, "deleted") is not None
+    ended = " SELECT count(*) FILTER (WHERE NOT was_deleted) FROM swept"
+    if not told:
+        counted = f"WITH swept AS ({statement.replace(', to_jsonb(t)', '')}){ended}"
+        row = connection.execute(counted.encode(), where.parameters).fetchone()
+        return (int(row[0]) if row else 0), []
+    changes = []
+    for was_deleted, *key, state in connection.execute(statement.encode(), where.parameters):
+        if not was_deleted:
+            changes.append(_deleted(compiled, key, state, where))
+    return len(changes), changes
+
+
+def _deleted(
+    compiled: CompiledMapping, key: Sequence[Any], state: dict[str, Any], where: Absence
+) -> Change:
+    hidden = shown_not(compiled)
+    shown = {name: value for name, value in state.items() if name not in hidden}
+    observed = (where.source_epoch, "", where.generation, where.partition_id_no, where.barrier, 0)
+    return change(compiled, key_text(compiled, key), "deleted", observed, json.dumps(shown))
+
+
+def forget_presence(
+    connection: Connection,
+    compiled: CompiledMapping,
+    partition_id_no: int,
+    keep: Sequence[str],
+    *,
+    only: str | None = None,
+) -> None:
+    """Drop presence that no sweep will ask for again: of all snapshots but `keep`, or of one."""
+    statement = (
+        f"DELETE FROM {present_sql(compiled.spec)} WHERE partition_id = %(number)s"
+        " AND snapshot <> ALL(%(keep)s) AND (%(only)s::text IS NULL OR snapshot = %(only)s)"
+    )
+    values = {"number": partition_id_no, "keep": list(keep), "only": only}
+    connection.execute(statement.encode(), values)

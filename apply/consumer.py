@@ -1,0 +1,273 @@
+"""The reading thread: polls the log from given offsets, decodes, maps and cuts batches.
+
+Positions come from Postgres only; the end of a part is what was polled when the batch was cut, so
+the writer commits neither more nor less than it applied. Decides nothing about ownership.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from apply.batch import Batch, MarkWork, PageWork, Part
+from apply.decode import Decoder
+from apply.inbox import Inbox, ReaderFailed, ReadFault, Stopped, Stuck
+from apply.listings import Listings
+from schemas.codec import UnknownSchema
+from schemas.failpoints import Hit
+from schemas.log import config
+from schemas.log.reader import as_record
+from schemas.settings import Settings
+
+_log = structlog.get_logger(__name__)
+_POLL_RECORDS = 100
+_POLL_S = 0.05
+_LINGER_S = 0.1
+_BATCH_BYTES = 8_000_000
+_GONE = (
+    KafkaError.OFFSET_OUT_OF_RANGE,
+    KafkaError._AUTO_OFFSET_RESET,
+    KafkaError._LOG_TRUNCATION,
+)
+
+
+@dataclass(slots=True)
+class Opening:
+    """One reading of a partition: from where, and what is known there. `until`: end of a replay."""
+
+    partition: int
+    session: int
+    generation: int
+    next_offset: int
+    leader_epoch: int | None
+    listings: Listings
+    until: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Close:
+    partitions: frozenset[int]
+
+
+class Reader:
+    """A consumer assigned by hand, on a thread of its own."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        decoder: Decoder,
+        inbox: Inbox,
+        *,
+        hit: Hit,
+        role: str = "apply",
+        pause_s: float = 0.0,
+    ) -> None:
+        """`pause_s`: rest after every poll, so that a replay leaves room for live work."""
+        self._topic = settings.observations
+        self._records = settings.batch_records
+        self._decoder, self._inbox, self._hit, self._pause_s = decoder, inbox, hit, pause_s
+        self._consumer = Consumer({**config.reader(settings, role), "error_cb": _noted})
+        self._commands: queue.SimpleQueue[Opening | _Close] = queue.SimpleQueue()
+        self._reading: dict[int, Opening] = {}
+        self._batch = Batch()
+        self._parts: dict[int, Part] = {}
+        self._begun = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"{role}-read", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def open(self, opening: Opening) -> None:
+        """Begin to read, or begin again: an earlier session of the partition ends."""
+        self._commands.put(opening)
+
+    def close(self, partitions: Iterable[int]) -> None:
+        """Read these no longer."""
+        self._commands.put(_Close(frozenset(partitions)))
+
+    def stop(self, timeout_s: float = 10.0) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    def watermarks(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """Low and high watermark as last fetched, without asking the broker; for metrics."""
+        found = {}
+        for number in partitions:
+            where = TopicPartition(self._topic, number)
+            try:
+                low, high = self._consumer.get_watermark_offsets(where, cached=True)
+            except RuntimeError:  # closed
+                break
+            if high >= 0:
+                found[number] = (low, high)
+        return found
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                try:
+                    self._turn()
+                except Stopped:
+                    return
+                except Exception as error:
+                    _log.exception("reading failed")
+                    self._forget_all()
+                    self._inbox.put_event(ReaderFailed(f"{type(error).__name__}: {error}"))
+        finally:
+            self._consumer.close()
+
+    def _turn(self) -> None:
+        self._obey()
+        if not self._reading:
+            self._stop.wait(_POLL_S)
+            return
+        messages = self._consumer.consume(_POLL_RECORDS, _POLL_S)
+        if messages:
+            self._hit("apply.after_poll")
+        for message in messages:
+            self._take(message)
+        drained = len(messages) < _POLL_RECORDS
+        if drained and self._batch.parts:
+            if not messages or time.monotonic() - self._begun >= _LINGER_S:
+                self._cut(drained=True)
+        elif not messages:
+            self._pass_markers()
+        if messages:
+            self._stop.wait(self._pause_s)
+
+    def _obey(self) -> None:
+        while True:
+            try:
+                command = self._commands.get_nowait()
+            except queue.Empty:
+                return
+            if isinstance(command, _Close):
+                self._drop(command.partitions)
+                continue
+            self._drop(frozenset([command.partition]))
+            where = TopicPartition(self._topic, command.partition, command.next_offset)
+            if command.leader_epoch is not None:
+                where = TopicPartition(
+                    self._topic, command.partition, command.next_offset,
+                    leader_epoch=command.leader_epoch,
+                )  # fmt: skip
+            self._consumer.incremental_assign([where])
+            self._reading[command.partition] = command
+
+    def _drop(self, partitions: frozenset[int]) -> None:
+        gone = [p for p in partitions if self._reading.pop(p, None) is not None]
+        if gone:
+            self._consumer.incremental_unassign([TopicPartition(self._topic, p) for p in gone])
+        if any(self._parts.pop(p, None) is not None for p in gone):
+            self._batch = self._batch.without(partitions)
+
+    def _forget_all(self) -> None:
+        self._drop(frozenset(self._reading))
+        self._batch, self._parts = Batch(), {}
+
+    def _take(self, message: Message) -> None:
+        number = message.partition()
+        opening = None if number is None else self._reading.get(number)
+        error = message.error()
+        if error is not None:
+            self._fault(error, opening)
+            return
+        offset = message.offset()
+        if opening is None or offset is None or offset < opening.next_offset:
+            return
+        if opening.until is not None and offset >= opening.until:
+            self._finish(opening)
+            return
+        record = as_record(message)
+        try:
+            work = self._decoder.decode(record, opening.generation, opening.listings)
+        except UnknownSchema as error:
+            self._leave(opening)  # what was read before it stays in the batch
+            self._inbox.put_event(Stuck(opening.partition, opening.session, offset, str(error)))
+            return
+        part = self._part(opening)
+        part.end = opening.next_offset = offset + 1
+        part.last_offset, part.last_key = offset, record.key
+        part.leader_epoch = record.leader_epoch
+        part.first_ms = part.first_ms or record.timestamp_ms
+        self._batch.size += len(record.value or b"")
+        if isinstance(work, PageWork):
+            part.pages.append(work)
+            self._batch.records += len(work.observation.records)
+        elif isinstance(work, MarkWork):
+            part.marks.append(work)
+        if self._batch.records >= self._records or self._batch.size >= _BATCH_BYTES:
+            self._cut(drained=False)
+
+    def _part(self, opening: Opening) -> Part:
+        part = self._parts.get(opening.partition)
+        if part is None:
+            at = opening.next_offset
+            part = Part(opening.partition, opening.session, opening.generation, at, at)
+            self._parts[opening.partition] = part
+            if not self._batch.parts:
+                self._begun = time.monotonic()
+            self._batch.parts.append(part)
+        return part
+
+    def _finish(self, opening: Opening) -> None:
+        """A replay has passed its end: say so with an empty stretch, and read no further."""
+        assert opening.until is not None
+        self._part(opening).end = opening.next_offset = opening.until
+        self._leave(opening)
+
+    def _leave(self, opening: Opening) -> None:
+        self._consumer.incremental_unassign([TopicPartition(self._topic, opening.partition)])
+        del self._reading[opening.partition]
+
+    def _cut(self, *, drained: bool) -> None:
+        """Hand the batch over as it stands now; waits while the writer has enough."""
+        if drained:
+            self._pass_markers_of(self._parts.values())
+        batch, self._batch, self._parts = self._batch, Batch(), {}
+        while not self._inbox.put_batch(batch, 0.2):
+            if self._stop.is_set():
+                raise Stopped
+
+    def _pass_markers_of(self, parts: Iterable[Part]) -> None:
+        """Everything polled is in the batch, so what lies behind it up to the position is markers."""
+        for part in parts:
+            opening = self._reading.get(part.partition)
+            if opening is not None:
+                part.end = opening.next_offset = self._position(opening)
+
+    def _position(self, opening: Opening) -> int:
+        where = TopicPartition(self._topic, opening.partition)
+        at = max(opening.next_offset, self._consumer.position([where])[0].offset)
+        return at if opening.until is None else min(at, opening.until)
+
+    def _pass_markers(self) -> None:
+        """While nothing comes, move over transaction markers and holes, so that the lag gets zero."""
+        for opening in list(self._reading.values()):
+            at = self._position(opening)
+            if at > opening.next_offset:
+                self._part(opening).end = opening.next_offset = at
+            if opening.until is not None and at >= opening.until:
+                self._finish(opening)
+        if self._batch.parts:
+            self._cut(drained=False)
+
+    def _fault(self, error: KafkaError, opening: Opening | None) -> None:
+        if opening is not None and error.code() in _GONE:
+            self._drop(frozenset([opening.partition]))
+            self._inbox.put_event(ReadFault(opening.partition, opening.session, error.str()))
+        else:
+            _log.warning("reading", error=error.str())
+
+
+def _noted(error: KafkaError) -> None:
+    # librdkafka reconnects by itself; the lag shows what this means
+    _log.warning("kafka", error=error.str())

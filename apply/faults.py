@@ -1,0 +1,109 @@
+"""Whose trouble an error of Postgres is: one record's, or the sink's as a whole.
+
+Record faults are isolated and stored; sink faults pause the stage and never become an outcome.
+Whatever is not certainly a record's is the sink's: waiting loses nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psycopg
+
+from apply.outcomes import Outcome, Reason
+
+_RECORD: dict[str, Reason] = {
+    "23503": Reason.FOREIGN_KEY,
+    "23505": Reason.UNIQUE,
+    "23P01": Reason.UNIQUE,  # exclusion constraint
+    "23514": Reason.CHECK,
+    "23502": Reason.CHECK,  # not null
+    "P0001": Reason.REFUSED_BY_SINK,  # a trigger of the user's said no
+    "54000": Reason.REFUSED_BY_SINK,  # an index entry larger than a page
+}
+_DATA_EXCEPTION = "22"  # class: a value that the type does not take
+
+_PAUSES: dict[str, str] = {
+    "53100": "disk_full",
+    "53200": "out_of_memory",
+    "53300": "too_many_connections",
+    "55P03": "lock_timeout",
+    "57014": "timed_out",
+    "57P01": "shut_down",
+    "57P02": "shut_down",
+    "57P03": "starting_up",
+    "40001": "serialization",
+    "40P01": "deadlock",
+    "42P01": "missing_table",
+    "42703": "missing_column",
+    "42501": "missing_privilege",
+    "25006": "read_only",
+    "28P01": "wrong_password",
+    "28000": "not_authorised",
+    "3D000": "missing_database",
+}
+
+
+class SinkFault(Exception):
+    """The sink cannot take anything now: pause, keep everything, try again.
+
+    `reason` is a label of metrics; `unclear` says that the transaction may have been committed.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class NotPrepared(Exception):
+    """The database lacks what this version needs; the message says which command makes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the database refused one record alone, and what becomes of it."""
+
+    reason: Reason
+    detail: str
+    outcome: Outcome
+
+
+def refusal(error: BaseException) -> Refusal | None:
+    """What an error says about a single record; None if it is the sink's trouble.
+
+    The detail names the constraint and the column, never a value: values may be personal.
+    """
+    if not isinstance(error, psycopg.Error) or error.sqlstate is None:
+        return None
+    state = error.sqlstate
+    reason = _RECORD.get(state)
+    if reason is None and state.startswith(_DATA_EXCEPTION):
+        reason = Reason.REFUSED_BY_SINK
+    if reason is None:
+        return None
+    names = [
+        f"{kind} {name}"
+        for kind, name in (
+            ("constraint", error.diag.constraint_name),
+            ("column", error.diag.column_name),
+        )
+        if name
+    ]
+    detail = f"SQLSTATE {state}" + (f", {', '.join(names)}" if names else "")
+    # A missing parent may still arrive; nothing else gets better by waiting.
+    cured = reason is Reason.FOREIGN_KEY
+    return Refusal(reason, detail, Outcome.RETRYABLE if cured else Outcome.QUARANTINED)
+
+
+def sink_fault(error: BaseException) -> SinkFault:
+    """Any other error as the sink's trouble, with a reason that an operator understands."""
+    if isinstance(error, SinkFault):
+        return error
+    if isinstance(error, psycopg.Error):
+        text = str(error).strip().splitlines()
+        detail = text[0] if text else type(error).__name__
+        if error.sqlstate is None:
+            return SinkFault("unreachable", detail)
+        return SinkFault(_PAUSES.get(error.sqlstate, f"sqlstate_{error.sqlstate}"), detail)
+    return SinkFault("internal", f"{type(error).__name__}: {error}")

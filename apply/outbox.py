@@ -1,0 +1,69 @@
+"""Writes events beside the rows that changed, with a sequence that rises per key.
+
+The sequence follows the database's clock, so it also rises over a restored backup; it never goes
+back behind what this process, or the owner before it, has issued.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from apply.changes import Change, wanted_type
+from apply.queries import load
+from apply.sink import Connection
+
+_SQL = load("outbox")
+
+
+class Outbox:
+    """Issues sequences. Used by one thread."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def took_over(self, connection: Connection) -> None:
+        """To call after every claim: an owner before may have issued higher numbers."""
+        row = connection.execute(_SQL["newest_sequence"]).fetchone()
+        self._last = max(self._last, int(row[0]) if row else 0)
+
+    def write(self, connection: Connection, changes: Sequence[Change]) -> int:
+        """One event per change, in their order. Returns how many were asked for."""
+        if not changes:
+            return 0
+        row = connection.execute(_SQL["clock"]).fetchone()
+        assert row is not None
+        first = max(self._last + 1, int(row[0]))
+        self._last = first + len(changes) - 1
+        connection.execute(
+            _SQL["insert"],
+            {
+                "mappings": [one.compiled.spec.name for one in changes],
+                "keys": [one.key for one in changes],
+                "sequences": list(range(first, first + len(changes))),
+                "effects": [one.effect for one in changes],
+                "types": [wanted_type(one.compiled, one.effect) for one in changes],
+                "topics": [_topic(one) for one in changes],
+                "identities": [one.identity for one in changes],
+                "payloads": [_payload(one) for one in changes],
+            },
+        )
+        return len(changes)
+
+
+def _topic(change: Change) -> str:
+    events = change.compiled.spec.events
+    assert events is not None  # only mappings with events have changes
+    return events.topic
+
+
+def _payload(change: Change) -> str:
+    """What receivers get: which entity, what happened, and the row as it is now."""
+    told = {
+        "mapping": change.compiled.spec.name,
+        "version": change.compiled.spec.version,
+        "effect": change.effect,
+        "key": json.loads(change.key),
+        "row": json.loads(change.payload),
+    }
+    return json.dumps(told, ensure_ascii=False)

@@ -1,0 +1,207 @@
+"""Lands the rows of one mapping: fold, binary COPY, guarded upsert, and who was refused alone.
+
+Runs inside the batch's transaction. In the careful way it bisects what the database refuses, so
+that one record is stored as a fault and the rest lands; a fault of the sink always gets out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import psycopg
+import structlog
+
+from apply.barrier import Barrier, listed
+from apply.changes import Change, Events
+from apply.faults import Refusal, refusal
+from apply.fold import fold, split_barred
+from apply.guard import broken_sql, foreign_sql, lowered_sql, upsert_sql
+from apply.mapping.types import BEGAN, CompiledMapping, Row
+from apply.outcomes import Outcome
+from apply.share import FOREIGN_OWNER, Coordinates, Share, coordinates
+from apply.sink import Connection
+from apply.sql_text import columns_sql, copy_sql, quote, target_sql
+from schemas.definitions.mapping import RevisionKind
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Landed:
+    """What happened to one mapping's rows beside their outcomes."""
+
+    changes: list[Change] = field(default_factory=list)
+    lowered: int = 0
+    broken: int = 0
+
+
+class Target:
+    """The statements of one mapping and its temporary table, made once per connection."""
+
+    def __init__(self, compiled: CompiledMapping) -> None:
+        self.compiled = compiled
+        self.stage = f"stage_{compiled.version_id}"
+        self.copy = copy_sql(compiled, self.stage)
+        self.upsert = upsert_sql(compiled, self.stage)
+        self.foreign = foreign_sql(compiled, self.stage)
+        self.lowered = lowered_sql(compiled, self.stage)
+        exact = compiled.spec.revision.kind is RevisionKind.EXACT
+        self.broken = broken_sql(compiled, self.stage) if exact else None
+        self.events = Events(compiled, self.stage) if compiled.spec.events else None
+
+    def prepare(self, connection: Connection) -> None:
+        """Make the temporary table. Raises psycopg.errors.UndefinedTable if the target is missing."""
+        columns = columns_sql(self.compiled.columns)
+        connection.execute(
+            f"CREATE TEMPORARY TABLE {quote(self.stage)} ON COMMIT DELETE ROWS AS"
+            f" SELECT {columns} FROM {target_sql(self.compiled.spec)} WITH NO DATA".encode()
+        )
+
+    def empty(self, connection: Connection) -> None:
+        """Another round within the same transaction."""
+        connection.execute(f"DELETE FROM {quote(self.stage)}".encode())
+
+
+@dataclass(frozen=True, slots=True)
+class _Upserted:
+    """One upsert: who was not written, and what it changed."""
+
+    beaten: list[Row]
+    foreign: list[Row]
+    landed: Landed
+
+
+class Landing:
+    """Lands one share. `silent`: no events (replays)."""
+
+    def __init__(
+        self, connection: Connection, target: Target, share: Share, *, silent: bool
+    ) -> None:
+        self._connection, self._target, self._share = connection, target, share
+        self._events = None if silent else target.events
+        self._used = False
+        self._landed = Landed()
+
+    def land(self, rows: Sequence[Row], found: Barrier | None, *, careful: bool) -> Landed:
+        """All rows of the share that may still count, to the end.
+
+        `found`: the barrier, where rows may stand below it. `careful`: bisect what is refused,
+        after the plain way was refused as a whole.
+        """
+        waiting = list(rows) if found is None else self._above(rows, found)
+        while waiting:
+            folded = fold(waiting, self._target.compiled)
+            if careful:
+                waiting = self._isolate_all(folded.winners, folded.losers)
+            else:
+                self._accept(self._upsert(folded.winners))
+                self._share.mark(folded.losers, Outcome.SUPERSEDED)
+                waiting = []
+            waiting += folded.contested
+        return self._landed
+
+    def _above(self, rows: Sequence[Row], found: Barrier) -> list[Row]:
+        """The rows that no sweep or open listing stands above; the others are superseded."""
+        kept, barred = split_barred(rows, found.swept)
+        doubtful = [row for row in kept if found.may_be_listed(row)]
+        if doubtful:
+            self._stage(doubtful)
+            below = listed(self._connection, self._target.compiled, self._target.stage, found)
+            barred += [row for row in kept if coordinates(row) in below]
+            kept = [row for row in kept if coordinates(row) not in below]
+        self._share.mark(barred, Outcome.SUPERSEDED)
+        return kept
+
+    def _isolate_all(self, winners: list[Row], losers: list[Row]) -> list[Row]:
+        """Lands what can land. Returns older rows whose newer one was refused: they count again."""
+        refused = self._isolate(winners)
+        width = len(self._target.compiled.key_columns)
+        open_keys = {row[:width] for row in refused}
+        again = [row for row in losers if row[:width] in open_keys]
+        beaten = [row for row in losers if row[:width] not in open_keys]
+        self._share.mark(beaten, Outcome.SUPERSEDED)
+        return again
+
+    def _isolate(self, rows: list[Row]) -> list[Row]:
+        """Bisect until each refused row stands alone. Returns the refused ones."""
+        if not rows:
+            return []
+        found = self._attempt(rows)
+        if found is None:
+            return []
+        if len(rows) == 1:
+            self._share.refuse(rows[0], found)
+            return rows
+        middle = len(rows) // 2
+        return self._isolate(rows[:middle]) + self._isolate(rows[middle:])
+
+    def _attempt(self, rows: list[Row]) -> Refusal | None:
+        """One try in a savepoint, deferred constraints included; why it was refused, or None."""
+        used = self._used
+        try:
+            with self._connection.transaction():
+                upserted = self._upsert(rows)
+                self._connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        except psycopg.Error as error:
+            self._used = used  # the savepoint took the staged rows along
+            found = refusal(error)
+            if found is None:
+                raise
+            return found
+        self._accept(upserted)
+        return None
+
+    def _accept(self, upserted: _Upserted) -> None:
+        self._share.mark(upserted.beaten, Outcome.SUPERSEDED)
+        for row in upserted.foreign:
+            self._share.refuse(row, FOREIGN_OWNER)
+        self._landed.changes += upserted.landed.changes
+        self._landed.lowered += upserted.landed.lowered
+        self._landed.broken += upserted.landed.broken
+
+    def _upsert(self, winners: list[Row]) -> _Upserted:
+        """COPY and upsert. Rows that were not written are superseded or somebody else's."""
+        target, connection = self._target, self._connection
+        self._stage(winners)
+        landed = self._look(winners)
+        before = {} if self._events is None else self._events.before(connection)
+        cursor = connection.cursor(binary=True)
+        written = cursor.execute(target.upsert.encode()).fetchall()
+        upserted = _Upserted([], [], landed)
+        if len(written) < len(winners):
+            self._sort_out(winners, {(one[0], one[1], one[2]) for one in written}, upserted)
+        if self._events is not None:
+            done = {(one[0], one[1], one[2]) for one in written}
+            landed.changes += self._events.after(connection, before, done, winners)
+        return upserted
+
+    def _stage(self, rows: Sequence[Row]) -> None:
+        target = self._target
+        if self._used:
+            target.empty(self._connection)
+        self._used = True
+        with self._connection.cursor().copy(target.copy.encode()) as copy:
+            copy.set_types(target.compiled.type_names)
+            write = copy.write_row
+            for row in rows:
+                write(row)
+
+    def _sort_out(self, winners: list[Row], done: set[Coordinates], upserted: _Upserted) -> None:
+        found = self._connection.execute(self._target.foreign.encode())
+        held = {(one[0], one[1], one[2]) for one in found}
+        for row in winners:
+            at = coordinates(row)
+            if at in held:
+                upserted.foreign.append(row)
+            elif at not in done:
+                upserted.beaten.append(row)
+
+    def _look(self, winners: list[Row]) -> Landed:
+        """What an operator should hear of: lower revisions that win, and broken declarations."""
+        target, landed = self._target, Landed()
+        if target.lowered is not None and any(row[BEGAN] is not None for row in winners):
+            landed.lowered = len(self._connection.execute(target.lowered.encode()).fetchall())
+        if target.broken is not None:
+            landed.broken = len(self._connection.execute(target.broken.encode()).fetchall())
+        return landed

@@ -1,0 +1,170 @@
+"""The service loop of apply: starts the threads, ends them in order, says why it could not begin.
+
+Kafka or Postgres that cannot be reached are waited for, visibly. Exit codes: 0 stopped as asked,
+4 refused (needs migrate), 70 internal.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from types import FrameType
+
+import psycopg
+import structlog
+
+from apply import metrics
+from apply.chores import Chores
+from apply.claim import LIVE
+from apply.consumer import Reader
+from apply.decode import Decoder
+from apply.faults import NotPrepared, sink_fault
+from apply.identities import Identities
+from apply.inbox import Assigned, Inbox, Revoked
+from apply.mapping.types import CompiledMapping
+from apply.opening import Checks
+from apply.ownership import Ownership
+from apply.sink import connect
+from apply.store import Store
+from apply.versions import by_stream, registered
+from apply.writer import Writer
+from schemas import failpoints
+from schemas.definitions.load import Definitions
+from schemas.failpoints import Hit
+from schemas.log.group import Membership
+from schemas.routing import route
+from schemas.settings import Settings
+
+_log = structlog.get_logger(__name__)
+_WAIT_S = 2.0
+_STOP_S = 20.0
+_SILENT_S = 30.0
+# Two threads share the interpreter; at the default of 5 ms every answer of Postgres would wait for
+# the decoder that long.
+_SWITCH_S = 0.0005
+REFUSED = 4
+INTERNAL = 70
+
+
+def run(settings: Settings, definitions: Definitions, *, hit: Hit = failpoints.none) -> int:
+    """Apply the log to Postgres until SIGTERM or SIGINT. Returns an exit code."""
+    stop = threading.Event()
+    _on_signals(stop)
+    metrics.expose(settings.metrics_port)
+    try:
+        mappings = _mappings(settings, definitions, stop)
+    except NotPrepared as error:
+        _log.error("refused", why=str(error))
+        return REFUSED
+    if mappings is None:
+        return 0
+    return Service(settings, mappings, stop, hit=hit).run()
+
+
+def _on_signals(stop: threading.Event) -> None:
+    def handler(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
+        signal.signal(signal.SIGINT, handler)
+
+
+def _mappings(
+    settings: Settings, definitions: Definitions, stop: threading.Event
+) -> list[CompiledMapping] | None:
+    """What to run; waits for Postgres. None if stopped meanwhile. Raises NotPrepared."""
+    while not stop.is_set():
+        try:
+            with connect(settings.postgres, "start") as connection:
+                return registered(connection, definitions.mappings.values())
+        except psycopg.Error as error:
+            fault = sink_fault(error)
+            metrics.paused(fault.reason)
+            _log.warning("waiting for Postgres", reason=fault.reason, detail=fault.detail)
+            stop.wait(_WAIT_S)
+    return None
+
+
+class Service:
+    """All threads of one worker."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        mappings: list[CompiledMapping],
+        stop: threading.Event,
+        *,
+        hit: Hit,
+    ) -> None:
+        self._settings, self._stop = settings, stop
+        self._silent = False
+        streams = by_stream(mappings)
+        self._inbox = Inbox()
+        self._identities = Identities(settings.postgres, stop)
+        decoder = Decoder(streams, self._identities.number, unmapped=True)
+        self._reader = Reader(settings, decoder, self._inbox, hit=hit)
+        self._store = Store(settings.postgres, LIVE, settings.worker, mappings, hit=hit)
+        self._checks = Checks(settings, self._inbox)
+        ownership = Ownership(
+            self._store, self._reader, self._checks, LIVE, settings.session_timeout_ms / 1000
+        )
+        self._members = Membership(
+            settings,
+            settings.apply_group,
+            settings.observations,
+            "apply",
+            lambda numbers: self._inbox.put_event(Assigned(numbers)),
+            lambda numbers: self._inbox.put_event(Revoked(numbers)),
+        )
+        chores = Chores(mappings, settings.mark_deadline_s)
+        self._writer = Writer(
+            self._store, ownership, self._inbox, self._members.commit, chores.do, hit=hit
+        )
+
+    def run(self) -> int:
+        """Until stopped, or until a thread ended by itself."""
+        sys.setswitchinterval(_SWITCH_S)
+        metrics.LAGS.watch(self._standing)
+        self._reader.start()
+        self._writer.start()
+        self._members.start()
+        _log.info("applying", topic=self._settings.observations, worker=self._settings.worker)
+        while not self._stop.wait(0.5) and self._writer.alive:
+            self._watch()
+        self._stop.set()
+        ended = self._writer.stop(_STOP_S)
+        self._reader.stop()
+        self._members.stop()
+        self._checks.stop()
+        metrics.LAGS.watch(None)
+        if self._writer.failed is not None:
+            return INTERNAL
+        if not ended:
+            _log.warning("the sink did not answer in time; its transaction is rolled back")
+        return 0
+
+    def _watch(self) -> None:
+        """Say so when the sink keeps the writer waiting: a frozen server raises no error."""
+        silent_s = time.monotonic() - self._writer.turned_at
+        if silent_s < _SILENT_S:
+            self._silent = False
+        elif not self._silent:
+            self._silent = True
+            _log.warning("the sink has not answered", for_s=round(silent_s))
+            metrics.paused("no_answer")
+
+    def _standing(self) -> metrics.Standing:
+        positions = dict(self._store.positions)
+        first_ms = {**self._inbox.first_ms(), **self._writer.in_hand()}
+        by_partition: dict[int, list[str]] = {}
+        for text in self._identities.known():
+            by_partition.setdefault(route(text, self._settings.partitions), []).append(text)
+        return metrics.Standing(
+            next_offsets={p: held.next_offset for p, held in positions.items()},
+            first_ms=first_ms,
+            ends=self._reader.watermarks(positions),
+            partition_ids={p: tuple(texts) for p, texts in by_partition.items()},
+        )

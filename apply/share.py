@@ -1,0 +1,98 @@
+"""One mapping's share of a batch: its rows, and where each row's outcome belongs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from apply.batch import Batch, PageWork, Work
+from apply.faults import Refusal
+from apply.mapping.types import INDEX, OFFSET, PARTITION_ID, CompiledMapping, Row
+from apply.outcomes import PENDING, KeyValue, Outcome, Reason, RecordFault
+
+Coordinates = tuple[int, int, int]
+"""Number of the partition id, original offset, index: one record."""
+
+
+def coordinates(row: Row) -> Coordinates:
+    """Which record a row came from."""
+    return (row[PARTITION_ID], row[OFFSET], row[INDEX])
+
+
+class Share:
+    """The pages of a batch that one mapping reads."""
+
+    def __init__(self, compiled: CompiledMapping) -> None:
+        self.compiled = compiled
+        self.works: list[tuple[PageWork, Work]] = []
+        self._by_place: dict[tuple[int, int], list[Work]] = {}
+
+    def add(self, page: PageWork, work: Work) -> None:
+        """Take one page in, in log order."""
+        self.works.append((page, work))
+        place = (page.partition_id_no, page.original_offset)
+        self._by_place.setdefault(place, []).append(work)
+
+    def rows(self) -> list[Row]:
+        """All rows, in log order."""
+        return [row for _, work in self.works for row in work.mapped.rows]
+
+    def mark(self, rows: Iterable[Row], outcome: Outcome) -> None:
+        """Say what became of rows."""
+        for row in rows:
+            found = self._pending(row)
+            if found is not None:
+                work, at = found
+                work.outcomes[at] = outcome
+
+    def refuse(self, row: Row, refusal: Refusal) -> None:
+        """The sink refused this record alone: its outcome, with evidence."""
+        found = self._pending(row)
+        if found is not None:
+            work, at = found
+            work.outcomes[at] = refusal.outcome
+            key = key_values(self.compiled, row)
+            work.faults.append(RecordFault(row[INDEX], refusal.reason, refusal.detail, key))
+
+    def _pending(self, row: Row) -> tuple[Work, int] | None:
+        """The oldest copy of the record that waits for an outcome.
+
+        There are several only where an erasure's copy is in one batch with the page it replaces.
+        """
+        for work in self._by_place[row[PARTITION_ID], row[OFFSET]]:
+            at = row[INDEX] - work.mapped.first_index
+            if 0 <= at < len(work.outcomes) and work.outcomes[at] == PENDING:
+                return work, at
+        return None
+
+
+def shares(batch: Batch) -> list[Share]:
+    """The shares of all mappings that have pages in the batch; begins a new attempt for each page."""
+    found: dict[int, Share] = {}
+    for page in batch.pages():
+        for work in page.works:
+            work.begin()
+            if work.compiled is None:
+                continue
+            share = found.get(work.mapping_version)
+            if share is None:
+                share = found[work.mapping_version] = Share(work.compiled)
+            share.add(page, work)
+    return list(found.values())
+
+
+def key_values(compiled: CompiledMapping, row: Row) -> dict[str, KeyValue]:
+    """The entity's key by column, as JSON can hold it."""
+    return {
+        column.name: plain(value) for column, value in zip(compiled.key_columns, row, strict=False)
+    }
+
+
+def plain(value: Any) -> KeyValue:
+    """A key's value as JSON can hold it, exactly."""
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
+
+
+FOREIGN_OWNER = Refusal(
+    Reason.FOREIGN_OWNER, "the row of this key belongs to another partition id", Outcome.QUARANTINED
+)

@@ -1,0 +1,325 @@
+"""The sink: one transaction per batch, fenced by the position rows, all or nothing.
+
+Order: compare and set, rows, exceptions, ledger, presence, marks, outbox, commit. Whatever goes
+wrong is either one record's fault, stored as such, or a SinkFault; no record is ever left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TypeVar
+
+import psycopg
+
+from apply import ledger
+from apply.barrier import Barrier, barrier
+from apply.batch import Batch
+from apply.changes import Change
+from apply.claim import Position, claim, reclaim, release
+from apply.faults import SinkFault, refusal, sink_fault
+from apply.mapping.types import CompiledMapping
+from apply.marks import Marks
+from apply.outbox import Outbox
+from apply.outcomes import counts
+from apply.presence import Shown
+from apply.queries import load
+from apply.rows import Landing, Target
+from apply.share import Share, shares
+from apply.sink import Connection, connect
+from apply.snapshots import Snapshots
+from schemas.failpoints import Hit
+
+_SQL = load("position")
+_RETRY = load("retry")
+T = TypeVar("T")
+Beside = Callable[[Connection, list[int]], tuple[T, list[Change]]]
+
+
+class Lost(Exception):
+    """Partitions of a batch that are no longer ours, or do not stand where the batch begins."""
+
+    def __init__(self, partitions: frozenset[int]) -> None:
+        super().__init__(f"no longer ours: {sorted(partitions)}")
+        self.partitions = partitions
+
+
+@dataclass(slots=True)
+class Report:
+    """What one committed batch did. `outcomes`: per outcome, over all mappings; times in seconds."""
+
+    outcomes: list[int] = field(default_factory=lambda: [0] * 6)
+    exceptions: int = 0
+    events: int = 0
+    lowered: int = 0
+    broken: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+class Store:
+    """One pipeline's sink. Used by one thread."""
+
+    def __init__(
+        self,
+        dsn: str,
+        pipeline: str,
+        owner: str,
+        mappings: Sequence[CompiledMapping],
+        *,
+        hit: Hit,
+        replay: bool = False,
+    ) -> None:
+        """`replay`: no marks, no presence, no events, and ledger rows that exist stay."""
+        self._dsn, self._pipeline, self._owner, self._hit = dsn, pipeline, owner, hit
+        self._replay = replay
+        self._mappings = list(mappings)
+        self._targets = {c.version_id: Target(c) for c in mappings}
+        self._connection: Connection | None = None
+        self._snapshots = Snapshots(self._mappings)
+        self._marks = Marks(self._snapshots)
+        self._outbox = Outbox()
+        self.positions: dict[int, Position] = {}
+
+    @property
+    def connection(self) -> Connection:
+        """The open connection. Raises SinkFault if there is none."""
+        if self._connection is None or self._connection.closed:
+            raise SinkFault("unreachable", "not connected")
+        return self._connection
+
+    def connect(self) -> frozenset[int]:
+        """Open a connection and keep what we hold. Returns partitions that somebody else took.
+
+        Raises SinkFault.
+        """
+        self.close()
+        try:
+            connection = connect(self._dsn, self._pipeline)
+            for target in self._targets.values():
+                target.prepare(connection)
+            if self._replay:
+                ledger.prepare(connection)
+            self._connection = connection
+            return self._keep_claims(connection)
+        except psycopg.Error as error:
+            self.close()
+            raise sink_fault(error) from error
+
+    def _keep_claims(self, connection: Connection) -> frozenset[int]:
+        lost = set()
+        for held in list(self.positions.values()):
+            kept = reclaim(connection, self._pipeline, held, self._owner)
+            if kept is None:
+                lost.add(held.partition)
+                del self.positions[held.partition]
+            else:
+                self.positions[held.partition] = kept
+        return frozenset(lost)
+
+    def close(self) -> None:
+        """Drop the connection; what it had open is rolled back by the server."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def claim(self, partition: int) -> Position:
+        """Take a partition over. Raises SinkFault."""
+        versions = [c.version_id for c in self._mappings]
+        try:
+            found = claim(self.connection, self._pipeline, partition, self._owner, versions)
+            if not self._replay:
+                self._snapshots.adopt(self.connection, partition)
+                self._outbox.took_over(self.connection)
+        except psycopg.Error as error:
+            raise sink_fault(error) from error
+        self._hit("apply.after_claim")
+        self.positions[partition] = found
+        return found
+
+    def forget(self, partitions: Iterable[int]) -> None:
+        """Somebody else owns these."""
+        for partition in partitions:
+            self.positions.pop(partition, None)
+
+    def release(self, partitions: Iterable[int]) -> None:
+        """Give these back: nothing is left to terminate. Raises SinkFault."""
+        held = [self.positions.pop(p) for p in list(partitions) if p in self.positions]
+        try:
+            release(self.connection, self._pipeline, held)
+        except psycopg.Error as error:
+            raise sink_fault(error) from error
+
+    def write(self, batch: Batch, now: datetime) -> Report:
+        """One batch, durable when this returns.
+
+        Raises Lost (nothing was written), or SinkFault (perhaps written: connect again and look).
+        """
+        try:
+            try:
+                report = self._transaction(batch, now, careful=False)
+            except psycopg.Error as error:
+                if refusal(error) is None:
+                    raise
+                report = self._transaction(batch, now, careful=True)
+            self._hit("apply.answer_lost")
+            self._advance(batch)
+            self._snapshots.committed()
+            self._hit("apply.after_commit")
+        except (Lost, SinkFault):
+            raise
+        except Exception as error:
+            raise sink_fault(error) from error
+        return report
+
+    def beside(self, work: Beside[T]) -> T:
+        """Work of the owner that moves no position: retries, released sweeps.
+
+        `work` gets the connection and the partitions whose claim is ours for as long as the
+        transaction lasts; it returns its result and what it changed. Raises SinkFault.
+        """
+        held = list(self.positions.values())
+        asked = {
+            "pipeline": self._pipeline,
+            "partitions": [one.partition for one in held],
+            "claims": [one.claim for one in held],
+        }
+        try:
+            with self.connection.transaction():
+                ours = [row[0] for row in self.connection.execute(_RETRY["hold"], asked)]
+                result, changes = work(self.connection, ours)
+                self._outbox.write(self.connection, changes)
+                self.connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        except psycopg.Error as error:
+            raise sink_fault(error) from error
+        return result
+
+    def land(self, connection: Connection, batch: Batch) -> list[Change]:
+        """Rows of single records, each isolated and held against the barrier. For `beside`."""
+        return self._rows(connection, batch, Report(), careful=True, everything=True)
+
+    def sweep(self, connection: Connection, partition_id_no: int, snapshot: str) -> list[Change]:
+        """A sweep that an operator has released. For `beside`."""
+        return self._snapshots.sweep_released(connection, partition_id_no, snapshot)
+
+    def _advance(self, batch: Batch) -> None:
+        for part in batch.parts:
+            held = self.positions[part.partition]
+            self.positions[part.partition] = replace(
+                held,
+                next_offset=part.end,
+                last_offset=held.last_offset if part.last_offset is None else part.last_offset,
+                last_key=held.last_key if part.last_key is None else part.last_key,
+                leader_epoch=held.leader_epoch if part.leader_epoch is None else part.leader_epoch,
+            )
+
+    def _transaction(self, batch: Batch, now: datetime, *, careful: bool) -> Report:
+        report, connection, clock = Report(), self.connection, _Clock()
+        self._snapshots.started()
+        with connection.transaction():
+            self._compare_and_set(connection, batch)
+            self._hit("apply.after_compare_and_set")
+            clock.lap(report, "claim")
+            changes = self._rows(connection, batch, report, careful=careful)
+            clock.lap(report, "upsert")
+            for page in batch.pages():
+                for work in page.works:
+                    work.settle()
+                    report.outcomes = [
+                        a + b for a, b in zip(report.outcomes, counts(work.outcomes), strict=True)
+                    ]
+            pages = list(batch.pages())
+            report.exceptions = ledger.write_exceptions(connection, pages, now, replay=self._replay)
+            self._hit("apply.after_exceptions")
+            ledger.write_ledger(connection, pages, replay=self._replay)
+            self._hit("apply.after_ledger")
+            clock.lap(report, "ledger")
+            if not self._replay:
+                changes += self._marks_and_presence(connection, batch)
+                report.events = self._outbox.write(connection, changes)
+            self._hit("apply.after_outbox")
+            # deferred constraints must fail here, where a record can be isolated, not at commit
+            connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            clock.lap(report, "marks")
+            self._hit("apply.before_commit")
+        clock.lap(report, "commit")
+        return report
+
+    def _compare_and_set(self, connection: Connection, batch: Batch) -> None:
+        parts = batch.parts
+        claims = {
+            p.partition: self.positions[p.partition].claim
+            for p in parts
+            if p.partition in self.positions
+        }
+        moved = connection.execute(
+            _SQL["compare_and_set"],
+            {
+                "pipeline": self._pipeline,
+                "partitions": [part.partition for part in parts],
+                "claims": [claims.get(part.partition, -1) for part in parts],
+                "generations": [part.generation for part in parts],
+                "starts": [part.start for part in parts],
+                "ends": [part.end for part in parts],
+                "last_offsets": [part.last_offset for part in parts],
+                "last_keys": [part.last_key for part in parts],
+                "leader_epochs": [part.leader_epoch for part in parts],
+            },
+        )
+        lost = frozenset(part.partition for part in parts) - {row[0] for row in moved}
+        if lost:
+            raise Lost(lost)
+
+    def _rows(
+        self,
+        connection: Connection,
+        batch: Batch,
+        report: Report,
+        *,
+        careful: bool,
+        everything: bool = False,
+    ) -> list[Change]:
+        """`everything`: any row may stand below the barrier, not just rewritten ones."""
+        changes: list[Change] = []
+        every = shares(batch)
+        for number, share in enumerate(every):
+            target = self._targets[share.compiled.version_id]
+            landing = Landing(connection, target, share, silent=self._replay)
+            found = self._barrier(connection, share, everything or self._replay)
+            landed = landing.land(share.rows(), found, careful=careful)
+            changes += landed.changes
+            report.lowered += landed.lowered
+            report.broken += landed.broken
+            if number == 0:
+                self._hit("apply.after_first_upsert")
+        if every:
+            self._hit("apply.after_last_upsert")
+        return changes
+
+    def _barrier(self, connection: Connection, share: Share, everything: bool) -> Barrier | None:
+        numbers = [
+            page.partition_id_no
+            for page, _ in share.works
+            if everything or page.original_offset < page.offset
+        ]
+        if not numbers:
+            return None
+        return barrier(connection, numbers, share.compiled.version_id)
+
+    def _marks_and_presence(self, connection: Connection, batch: Batch) -> list[Change]:
+        self._snapshots.enter(connection, batch.marks())
+        shown = Shown()
+        shown.add(batch.pages(), self._snapshots.over)
+        shown.write(connection)
+        return self._marks.write(connection, batch)
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self._at = time.monotonic()
+
+    def lap(self, report: Report, name: str) -> None:
+        now = time.monotonic()
+        report.seconds[name] = report.seconds.get(name, 0.0) + now - self._at
+        self._at = now

@@ -1,0 +1,74 @@
+"""The mappings this process runs: loaded definitions, matched with what `gapless migrate` registered.
+
+A definition that is not registered, was changed without a new version, or is retired is refused:
+its rows would carry a version that means something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import psycopg
+
+from apply.faults import NotPrepared
+from apply.mapping.compile import compile_mapping
+from apply.mapping.types import CompiledMapping
+from apply.queries import load
+from apply.sink import Connection
+from schemas.definitions.mapping import MappingSpec
+
+_SQL = load("versions")
+
+
+def registered(connection: Connection, specs: Iterable[MappingSpec]) -> list[CompiledMapping]:
+    """The mappings, compiled under their registered numbers.
+
+    Raises NotPrepared with what to do, or psycopg.Error.
+    """
+    try:
+        rows = connection.execute(_SQL["all"]).fetchall()
+    except psycopg.errors.UndefinedTable as error:
+        raise NotPrepared("the database has no schema of Gapless: run `gapless migrate`") from error
+    known = {
+        (mapping, version): (number, hash_, state)
+        for mapping, version, number, hash_, state in rows
+    }
+    compiled, faults = [], []
+    for spec in specs:
+        number, fault = _match(spec, known)
+        if fault is not None:
+            faults.append(fault)
+        else:
+            compiled.append(compile_mapping(spec, number))
+    if faults:
+        raise NotPrepared("\n".join(faults))
+    return compiled
+
+
+def _match(
+    spec: MappingSpec, known: Mapping[tuple[str, int], tuple[int, str, str]]
+) -> tuple[int, str | None]:
+    name = f"mapping {spec.name} version {spec.version}"
+    found = known.get((spec.name, spec.version))
+    if found is None:
+        return 0, f"{name} is not registered: run `gapless migrate`"
+    number, hash_, state = found
+    if hash_ != spec.hash:
+        return 0, (
+            f"{name} was changed after it was registered: raise `version` in {spec.file or 'its file'},"
+            " then run `gapless migrate`"
+        )
+    if state != "live":
+        return 0, f"{name} is retired: a newer version is registered; start with its definitions"
+    return number, None
+
+
+def by_stream(
+    compiled: Sequence[CompiledMapping],
+) -> dict[tuple[str, str], tuple[CompiledMapping, ...]]:
+    """The mappings of each (source, stream)."""
+    found: dict[tuple[str, str], tuple[CompiledMapping, ...]] = {}
+    for one in compiled:
+        stream = (one.spec.source, one.spec.stream)
+        found[stream] = (*found.get(stream, ()), one)
+    return found
