@@ -1,0 +1,97 @@
+"""Compiles a mapping into straight-line Python, one function per plan, made when first needed.
+
+Ordinary records take the generated code; every other one is decided by `interpret`, which alone
+makes faults and tombstones.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from apply.mapping.casts import ValueFault
+from apply.mapping.generate import generate
+from apply.mapping.interpret import interpret, missing, seen
+from apply.mapping.raw import read_page, read_plain
+from apply.mapping.rules import Rules, needs_exact_numbers, resolve, table_columns
+from apply.mapping.types import CompiledMapping, Mapped, Place
+from apply.outcomes import PENDING, Outcome
+from schemas.definitions.mapping import MappingSpec
+from schemas.records import Observation
+
+_PLANS = ("interval", "cursor", "snapshot")
+MapOrdinary = Callable[..., None]
+
+
+def compile_mapping(spec: MappingSpec, version_id: int) -> CompiledMapping:
+    """The mapping as a function; `version_id` is its number in `gapless.mapping_version`.
+
+    Raises ValueError for a specification that no loader gives (such as an array as a key).
+    """
+    columns = table_columns(spec)
+    for name in spec.key:
+        of = spec.columns[name].type
+        if of.array or of.name == "jsonb":
+            raise ValueError(f"{of.sql} cannot be a key, but {name} of {spec.name} is one")
+    mapper = _Mapper(spec, version_id, needs_exact_numbers(spec))
+    for plan in _PLANS:
+        mapper.for_plan(plan)
+    positions = tuple(range(len(spec.key)))
+    return CompiledMapping(spec, version_id, columns, positions, mapper.map_page)
+
+
+@dataclass(slots=True)
+class _Mapper:
+    spec: MappingSpec
+    version_id: int
+    exact: bool
+    plans: dict[str, tuple[Rules, MapOrdinary]] = field(default_factory=dict)
+
+    def for_plan(self, plan: str) -> tuple[Rules, MapOrdinary]:
+        found = self.plans.get(plan)
+        if found is None:
+            rules = resolve(self.spec, plan)
+            found = self.plans[plan] = (rules, _compiled(self.spec, rules))
+        return found
+
+    def map_page(self, observation: Observation, place: Place) -> Mapped:
+        rules, map_ordinary = self.for_plan(observation.plan)
+        context = seen(rules, observation, place, self.version_id)
+        records = observation.records
+        mapped = Mapped(observation.first_index, bytearray(len(records)))
+        missing(mapped, observation)
+        odd: list[int] = []
+        ignored: list[int] = []
+        try:
+            map_ordinary(
+                self._values(records), records, context,
+                mapped.rows.append, odd.append, ignored.append,
+            )  # fmt: skip
+        except ValueFault:
+            # What all records share is odd, and no record was looked at.
+            odd = list(range(len(records)))
+        for at in ignored:
+            mapped.outcomes[at] = Outcome.IGNORED
+        for at in odd:
+            if mapped.outcomes[at] == PENDING:
+                interpret(mapped, at, records[at], context)
+        return mapped
+
+    def _values(self, records: list[bytes]) -> list[object]:
+        values = read_page(records, exact=self.exact)
+        if values is None:
+            values = [read_plain(raw, exact=self.exact) for raw in records]
+        return values
+
+
+def _compiled(spec: MappingSpec, rules: Rules) -> MapOrdinary:
+    source, names = generate(rules)
+    # So that a traceback through this code shows its lines.
+    file = f"<mapping {spec.name} version {spec.version}, {rules.plan}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    space: dict[str, Any] = dict(names)
+    exec(compile(source, file, "exec"), space)
+    found: MapOrdinary = space["map_ordinary"]
+    return found

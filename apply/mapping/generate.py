@@ -1,0 +1,313 @@
+"""Straight-line Python for the ordinary records of one mapping and plan, as text.
+
+The code takes only what it is sure of; whatever it does not expect it leaves to `interpret`, by
+its position in `odd`. So it may be incomplete, but never disagree: that is what tests compare.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+from zlib import adler32, crc32
+
+from apply.mapping.casts import ValueFault, as_text
+from apply.mapping.rules import Rule, Rules
+from apply.outcomes import Reason
+from schemas.definitions.mapping import Alternative
+from schemas.definitions.paths import MISSING, Each, Path, Root, Step, find
+from schemas.definitions.predicates import Operator, Predicate, Scalar, Test
+
+_RANGES = {
+    "smallint": (-(2**15), 2**15 - 1),
+    "integer": (-(2**31), 2**31 - 1),
+    "bigint": (-(2**63), 2**63 - 1),
+}
+_BODY = " " * 12
+_HASH = "(crc32(raw) << 32 | adler32(raw)) - 9223372036854775808"  # `raw.content_hash`
+_CHECKSUMS = {"crc32": crc32, "adler32": adler32}
+
+
+class Odd(ValueFault):
+    """Raised by generated code: this record is for the plain mapper."""
+
+    def __init__(self) -> None:
+        super().__init__(Reason.WRONG_TYPE, "is not ordinary")
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Collects lines, and the objects that they name.
+
+    `once`: before the loop, for what all records share. `objects`: first in the loop, each object
+    on the way to a value once. `lines`: the rest of the loop's body.
+    """
+
+    names: dict[str, Any] = field(default_factory=dict)
+    once: list[str] = field(default_factory=list)
+    objects: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    known: dict[tuple[Step, ...], str] = field(default_factory=dict)
+
+    def line(self, text: str) -> None:
+        self.lines.append(_BODY + text)
+
+    def name(self, prefix: str, value: Any) -> str:
+        found = f"{prefix}{len(self.names)}"
+        self.names[found] = value
+        return found
+
+
+def generate(rules: Rules) -> tuple[str, dict[str, Any]]:
+    """The source of `map_ordinary` and the names it needs.
+
+    `map_ordinary(values, raws, context, row, odd, ignored)`: `values` are decoded records
+    or ODD; `row` is called with rows, `odd` and `ignored` with positions in the part. It raises
+    ValueFault, before it calls anything, if what all records share is odd itself.
+    """
+    writer = _Writer({"Odd": Odd, "NO_dict": {}, "NO_list": (), **_CHECKSUMS})
+    if rules.entity is None:
+        writer.objects.append(f"{_BODY}raise Odd")
+    else:
+        writer.objects.append(f"{_BODY}e = {_fetch(writer, Root.RECORD, rules.entity.steps)}")
+        writer.objects.append(f"{_BODY}if e.__class__ is not dict: raise Odd")
+    if rules.where is not None:
+        writer.line(f"if not ({_predicate(writer, rules.where)}):")
+        # A listing shows that the entity exists; that takes its key.
+        writer.line("    raise Odd" if rules.plan == "snapshot" else "    ignored(at)")
+        writer.line("    continue")
+    if rules.deleted is not None:
+        writer.line(f"if {_predicate(writer, rules.deleted)}: raise Odd")
+    every = [*rules.keys, *rules.columns, *([rules.revision] if rules.revision else [])]
+    columns = "".join(f"{_column(writer, rule)}, " for rule in every)
+    row = (
+        f"({columns}None, source_epoch, generation, partition_id, offset, first_index + at, "
+        f"version_id, False, {_HASH}, observed_at, began)"
+    )
+    source = [
+        *_HEAD,
+        *writer.once,
+        "    for r, raw in zip(values, raws):",
+        "        at += 1",
+        "        try:",
+        _BODY + "if r.__class__ is not dict: raise Odd",
+        *writer.objects,
+        *writer.lines,
+        f"{_BODY}row({row})",
+        "        except Exception:",
+        _BODY + "odd(at)",
+    ]
+    return "\n".join(source), writer.names
+
+
+_HEAD = (
+    "def map_ordinary(values, raws, context, row, odd, ignored):",
+    "    observed = context.observed",
+    "    first_index = context.first_index",
+    "    source_epoch, generation, partition_id, offset = context.system",
+    "    version_id = context.version_id",
+    "    observed_at = context.observed_at",
+    "    began = context.began",
+    "    at = -1",
+)
+
+
+def _fetch(writer: _Writer, root: Root, steps: tuple[Step, ...]) -> str:
+    """An expression for what the steps lead to; None if they lead nowhere."""
+    start = "r" if root is Root.RECORD else "e"
+    if any(isinstance(step, Each) for step in steps):
+        return f"{writer.name('find', _found(steps))}({start})"
+    if not steps:
+        return start
+    return _step(_holder(writer, start, steps), steps[-1])
+
+
+def _holder(writer: _Writer, start: str, steps: tuple[Step, ...]) -> str:
+    """A variable with the object that holds the last member, or the list; empty if there is none."""
+    if len(steps) == 1 and isinstance(steps[0], str):
+        return start
+    of = "dict" if isinstance(steps[-1], str) else "list"
+    place = (start, of, *steps[:-1])
+    known = writer.known.get(place)
+    if known is None:
+        inner = start if len(steps) == 1 else _fetch_from(writer, start, steps[:-1])
+        known = writer.known[place] = f"o{len(writer.known)}"
+        writer.objects.append(f"{_BODY}{known} = {inner}")
+        writer.objects.append(f"{_BODY}if {known}.__class__ is not {of}: {known} = NO_{of}")
+    return known
+
+
+def _fetch_from(writer: _Writer, start: str, steps: tuple[Step, ...]) -> str:
+    return _step(_holder(writer, start, steps), steps[-1])
+
+
+def _step(holder: str, step: Step) -> str:
+    if isinstance(step, str):
+        return f"{holder}.get({step!r})"
+    if not isinstance(step, int):
+        raise TypeError("[*] is found by a call")
+    least = step + 1 if step >= 0 else -step
+    return f"({holder}[{step}] if len({holder}) >= {least} else None)"
+
+
+def _found(steps: tuple[Step, ...]) -> Callable[[object], object]:
+    def found(value: object) -> object:
+        one = find(steps, value)
+        return None if one is MISSING else one
+
+    return found
+
+
+def _column(writer: _Writer, rule: Rule) -> str:
+    """Lines that leave the stored value in a variable; what names it."""
+    default = rule.constant if rule.default is None else rule.default
+    if not rule.paths:
+        if default is None and rule.required:
+            writer.line("raise Odd")
+        return "None" if default is None else writer.name("K", default)
+    name = f"c{len(writer.names)}_{len(writer.lines)}"
+    body: list[str] = []
+    for depth, one in enumerate(rule.paths):
+        indent = "    " * depth
+        if depth:
+            body.append(f"{'    ' * (depth - 1)}if {name} is None:")
+        body += [indent + line for line in _alternative(writer, rule, one, name)]
+    if default is not None:
+        body.append(f"if {name} is None: {name} = {writer.name('K', default)}")
+    elif rule.required:
+        body.append(f"if {name} is None: raise Odd")
+    if all(one.path.root is Root.OBSERVATION for one in rule.paths):
+        writer.once += ["    " + line for line in body]
+    else:
+        writer.lines += [_BODY + line for line in body]
+    return name
+
+
+def _alternative(writer: _Writer, rule: Rule, one: Alternative, name: str) -> list[str]:
+    if one.path.root is Root.OBSERVATION:
+        lines = [f"{name} = observed[{str(one.path.steps[0])!r}]"]
+    else:
+        lines = [f"{name} = {_fetch(writer, one.path.root, one.path.steps)}"]
+    if one.pattern is not None:
+        taken = writer.name("take", _taker(one.pattern))
+        lines.append(f"if {name} is not None: {name} = {taken}({name})")
+    return lines + _finish(writer, rule, name)
+
+
+def _taker(pattern: str) -> Callable[[object], str]:
+    search = re.compile(pattern).search
+
+    def taken(value: object) -> str:
+        found = search(as_text(value))
+        if found is None or found[1] is None:
+            raise ValueFault(Reason.NO_MATCH, "does not match")
+        return found[1]
+
+    return taken
+
+
+def _finish(writer: _Writer, rule: Rule, name: str) -> list[str]:
+    """From the raw value to the stored one. A text of these records holds no U+0000."""
+    general = f"{writer.name('f', rule.finish.cast)}({name})"
+    if rule.finish.texts is not None:
+        values = writer.name("V", rule.finish.texts)
+        found = f"{values}.get({name}) if {name}.__class__ is str else None"
+        return [f"if {name} is not None: {name} = ({found}) or {general}"]
+    stays = _stays(writer, rule, name) if rule.finish.plain else None
+    if stays is None:
+        return [f"if {name} is not None: {name} = {general}"]
+    return [f"if not ({stays}) and {name} is not None: {name} = {general}"]
+
+
+def _stays(writer: _Writer, rule: Rule, name: str) -> str | None:
+    """A condition under which a value is stored as it is; None if there is no cheap one."""
+    low, high = rule.finish.low, rule.finish.high
+    if rule.type.array:
+        if rule.type.name != "text" or low is not None or high is not None:
+            return None
+        texts = writer.name("TEXTS", frozenset((str,)))
+        return f"{name}.__class__ is list and {texts}.issuperset(map(type, {name}))"
+    if rule.type.name == "boolean":
+        return f"{name} is True or {name} is False"
+    if rule.type.name in _RANGES:
+        least, most = _RANGES[rule.type.name]
+        if isinstance(low, Decimal) or isinstance(high, Decimal):
+            return None
+        least = least if low is None else max(least, low)
+        most = most if high is None else min(most, high)
+        return f"{name}.__class__ is int and {least} <= {name} <= {most}"
+    if rule.type.name in ("text", "varchar", "char"):
+        limits = [rule.type.arguments[0]] if rule.type.arguments else []
+        limits += [] if high is None else [high]
+        parts = [f"{name}.__class__ is str"]
+        parts += [f"len({name}) <= {min(limits)}"] if limits else []
+        parts += [] if low is None else [f"len({name}) >= {low}"]
+        parts += [f"{name}[-1:] != ' '"] if rule.type.name == "char" else []
+        return " and ".join(parts)
+    return None
+
+
+def _predicate(writer: _Writer, predicate: Predicate) -> str:
+    alternatives = []
+    for lines in predicate.any_of:
+        tests = [test for line in lines for test in _line(writer, line.path, line.tests)]
+        alternatives.append("(" + (" and ".join(tests) or "True") + ")")
+    return " or ".join(alternatives) or "False"
+
+
+def _line(writer: _Writer, path: Path, tests: tuple[Test, ...]) -> list[str]:
+    """Conditions of one line. A missing member and a null are told apart where it matters."""
+    if path.root is Root.OBSERVATION or any(map(_minds_null, tests)):
+        general = writer.name("test", _general(path, tests))
+        return [f"{general}(r, e, observed)"]
+    found = _fetch(writer, path.root, path.steps)
+    name = f"p{len(writer.lines)}"
+    writer.line(f"{name} = {found}")
+    return [_test(writer, test, name) for test in tests]
+
+
+def _general(path: Path, tests: tuple[Test, ...]) -> Callable[[object, object, Any], bool]:
+    def general(record: object, entity: object, observed: Any) -> bool:
+        if path.root is Root.OBSERVATION:
+            value = observed[str(path.steps[0])]
+        else:
+            value = find(path.steps, record if path.root is Root.RECORD else entity)
+        return all(test.holds(value) for test in tests)
+
+    return general
+
+
+def _minds_null(test: Test) -> bool:
+    operands = test.operand if isinstance(test.operand, tuple) else (test.operand,)
+    return any(_minds_null(one) if isinstance(one, Test) else one is None for one in operands)
+
+
+def _test(writer: _Writer, test: Test, name: str) -> str:
+    operand = test.operand
+    match test.operator:
+        case Operator.EXISTS:
+            return f"{name} is {'not ' if operand else ''}None"
+        case Operator.EQUALS if not isinstance(operand, tuple):
+            return _equal(writer, operand, name)
+        case Operator.ONE_OF if isinstance(operand, tuple):
+            every = [_equal(writer, one, name) for one in operand if not isinstance(one, Test)]
+            return "(" + (" or ".join(every) or "False") + ")"
+        case Operator.NOT if isinstance(operand, tuple):
+            inner = [_test(writer, one, name) for one in operand if isinstance(one, Test)]
+            return "not (" + (" and ".join(inner) or "True") + ")"
+        case Operator.MATCHES:
+            search = writer.name("search", re.compile(str(operand)).search)
+            return f"({name}.__class__ is str and {search}({name}) is not None)"
+        case _:
+            return f"{writer.name('holds', test.holds)}({name})"
+
+
+def _equal(writer: _Writer, operand: Scalar, name: str) -> str:
+    if isinstance(operand, bool):
+        return f"{name} is {operand}"
+    if isinstance(operand, str):
+        return f"{name} == {operand!r}"
+    exact = Decimal(repr(operand)) if isinstance(operand, float) else operand
+    return f"({name}.__class__ is not bool and {name} == {writer.name('N', exact)})"

@@ -1,0 +1,181 @@
+"""A mapping's rules for the records of one plan, resolved: what both mappers work from.
+
+A rule reads one column: the first alternative with a value, its pattern, the type's cast or the
+declared values, bounds, hash. Absent on purpose: pages, rows and outcomes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from apply.mapping.casts import ValueFault, as_text, cast_for
+from apply.mapping.finish import Finish, constant_of, finish_for, hashed
+from apply.mapping.types import SYSTEM_COLUMNS, Column
+from apply.outcomes import Reason
+from schemas.definitions.column_types import ColumnType
+from schemas.definitions.mapping import (
+    Alternative,
+    ColumnSpec,
+    MappingSpec,
+    Personal,
+    RevisionKind,
+    RevisionSpec,
+    Unknown,
+)
+from schemas.definitions.paths import Path
+from schemas.definitions.predicates import Predicate, Test
+
+_COPY_TYPES = {
+    "smallint": "int2", "integer": "int4", "bigint": "int8", "real": "float4",
+    "double precision": "float8", "boolean": "bool", "timestamptz": "int8", "date": "int4",
+    "uuid": "bytea", "jsonb": "bytea", "char": "text", "varchar": "text",
+}  # fmt: skip
+_INEXACT = (
+    "text", "varchar", "char", "smallint", "integer", "bigint", "boolean", "timestamptz", "date",
+    "uuid", "real", "double precision",
+)  # fmt: skip
+"""Types whose casts refuse a float that would not be exact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How one column is read from the records of one plan.
+
+    `finish`: from a value that is not null (after the pattern) to what is stored. `constant` is stored where there is no path, `default` where no value is found.
+    """
+
+    name: str
+    type: ColumnType
+    paths: tuple[Alternative, ...]
+    finish: Finish
+    constant: Any = None
+    default: Any = None
+    required: bool = False
+    shown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """All rules of one mapping for one plan, keys first."""
+
+    plan: str
+    keys: tuple[Rule, ...]
+    columns: tuple[Rule, ...]
+    revision: Rule | None
+    entity: Path | None  # None: this plan has none, so every record is a fault
+    where: Predicate | None
+    deleted: Predicate | None
+
+
+def resolve(spec: MappingSpec, plan: str) -> Rules:
+    """The rules of a plan. Raises ValueError for what no loaded definition can say."""
+    others = [column for name, column in spec.columns.items() if name not in spec.key]
+    return Rules(
+        plan=plan,
+        keys=tuple(_column(spec.columns[name], plan, key=True) for name in spec.key),
+        columns=tuple(_column(column, plan, key=False) for column in others),
+        revision=_revision(spec.revision, plan),
+        entity=spec.entity.of(plan),
+        where=spec.where,
+        deleted=spec.deleted,
+    )
+
+
+def table_columns(spec: MappingSpec) -> tuple[Column, ...]:
+    """The target table's columns: keys, others, source_revision, the system's."""
+    others = [name for name in spec.columns if name not in spec.key]
+    columns = [_as_column(name, spec.columns[name].type) for name in (*spec.key, *others)]
+    if spec.revision.kind is not RevisionKind.NONE:
+        if spec.revision.type is None:
+            raise ValueError(f"the revision of {spec.name} has no type")
+        columns.append(_as_column("source_revision", spec.revision.type))
+    return (*columns, *SYSTEM_COLUMNS)
+
+
+def _as_column(name: str, of: ColumnType) -> Column:
+    if of.array:
+        return Column(name, of.sql, f"{of.name}[]")
+    return Column(name, of.sql, _COPY_TYPES.get(of.name, of.name))
+
+
+def take(pattern: str | None, value: object) -> object:
+    """What a pattern takes of a value: its group 1. Raises ValueFault."""
+    if pattern is None:
+        return value
+    found = re.search(pattern, as_text(value))
+    if found is None or found[1] is None:
+        raise ValueFault(Reason.NO_MATCH, f"does not match the pattern {pattern}")
+    return found[1]
+
+
+def _revision(spec: RevisionSpec, plan: str) -> Rule | None:
+    if spec.kind is RevisionKind.NONE or spec.type is None or spec.path is None:
+        return None
+    path = spec.path.of(plan)
+    return Rule(
+        name="source_revision",
+        type=spec.type,
+        paths=() if path is None else (Alternative(path, spec.pattern),),
+        finish=Finish(cast_for(spec.type, spec.from_, spec.zone), plain=True),
+        required=True,
+    )
+
+
+def _column(spec: ColumnSpec, plan: str, *, key: bool) -> Rule:
+    """A key column is always required; a dropped one has no path, so it is NULL."""
+    constant = constant_of(spec)
+    default = constant(spec.default)
+    paths = spec.path.of(plan) if spec.path is not None else None
+    if spec.personal is Personal.DROP:
+        paths, default = None, None
+    if spec.personal is Personal.HASH and default is not None:
+        default = hashed(default)
+    return Rule(
+        name=spec.name,
+        type=spec.type,
+        paths=paths or (),
+        finish=finish_for(spec),
+        constant=None if spec.path is not None else constant(spec.const),
+        default=default,
+        required=key or spec.required,
+        shown=spec.personal is Personal.NO,
+    )
+
+
+def needs_exact_numbers(spec: MappingSpec) -> bool:
+    """Whether any rule looks at fractions; else records are read faster, with floats."""
+    types = [column.type for column in spec.columns.values()]
+    formats = [column.from_ for column in spec.columns.values()]
+    if spec.revision.type is not None:
+        types.append(spec.revision.type)
+        formats.append(spec.revision.from_)
+    return (
+        any(one is not None for one in formats)
+        or any(one.name not in _INEXACT for one in types)
+        or any(_looks_numbers_up(column) for column in spec.columns.values())
+        or any(_has_number(predicate) for predicate in (spec.where, spec.deleted))
+    )
+
+
+def _looks_numbers_up(spec: ColumnSpec) -> bool:
+    """Whether a value that is no listed text can be found, or replaced without a closer look."""
+    if spec.values is None:
+        return False
+    return spec.unknown is Unknown.USE or not all(isinstance(one, str) for one in spec.values)
+
+
+def _has_number(predicate: Predicate | None) -> bool:
+    lines = [] if predicate is None else [line for one in predicate.any_of for line in one]
+    return any(_is_number(test) for line in lines for test in line.tests)
+
+
+def _is_number(test: Test) -> bool:
+    operands = test.operand if isinstance(test.operand, tuple) else (test.operand,)
+    return any(
+        _is_number(one)
+        if isinstance(one, Test)
+        else isinstance(one, int | float) and not isinstance(one, bool)
+        for one in operands
+    )
