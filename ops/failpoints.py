@@ -48,9 +48,7 @@ def parse(text: str) -> dict[str, tuple[Term, ...]]:
             continue
         name, separator, actions = (piece.strip() for piece in part.partition("="))
         if not separator:
-            raise BadFailpoints(
-                f"{part.strip()!r}: expected name=action, as in x=1*kill"
-            )
+            raise BadFailpoints(f"{part.strip()!r}: expected name=action, as in x=1*kill")
         _known(name)
         if name in found:
             raise BadFailpoints(f"{name} stands twice")

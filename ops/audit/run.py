@@ -72,7 +72,7 @@ def audit(
             _partition(settings, number, ends[number], sink, context, report)
         tell("rows and coverage")
         for table, version in {v.table: v for v in versions if v.live}.items():
-            report.rows[table] = judge_table(sink, version, report.findings)
+            report.rows[table] = judge_table(sink, version, versions, report.findings)
         report.coverage = judge_coverage(
             sink.searched_by_marks(), sink.searched_by_coverage(), report.findings
         )
@@ -90,13 +90,13 @@ def _partition(
     report: Report,
 ) -> None:
     live = _live(context.positions, number)
-    generation = live.generation if live else 0
+    generations = sink.generations(number)
     with PartitionReader(settings, settings.observations, number, "audit") as reader:
         sides = Sides(
             log=(logged(record) for record in reader.read(bounds.low, bounds.stable_end)),
-            ledger=sink.ledger(number, generation),
-            exceptions=sink.exceptions(number, generation),
-            marks=sink.marks(number, generation),
+            ledger=sink.ledger(number, generations),
+            exceptions=sink.exceptions(number, generations),
+            marks=sink.marks(number, generations),
         )
         marks = judge_partition(number, bounds, sides, context, report.findings, report.totals)
     report.marks += marks

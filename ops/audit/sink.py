@@ -6,7 +6,7 @@ as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, LiteralString, Self
 
@@ -18,6 +18,26 @@ from ops.audit.facts import ExceptionRow, LedgerRow, MarkRow, Position, Version
 
 _FETCH = 2_000
 _TEXT = '\'YYYY-MM-DD"T"HH24:MI:SS.US"Z"\''
+_PLACE = 'partition = %s AND generation = %s AND "offset" >= %s AND "offset" < %s'
+Generations = Sequence[tuple[int, int, int]]
+"""(generation, first offset, offset behind the last), in the order of offsets."""
+
+
+def generation_stretches(known: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """Where each generation (number, first offset; rising numbers) still holds in today's log.
+
+    A later generation takes over from its first offset on: what the log was cut to stays the
+    older one's, and a topic made anew leaves nothing to the older ones.
+    """
+    found: list[tuple[int, int, int]] = []
+    until = 1 << 62
+    for generation, first in reversed(known):
+        if first < until:
+            found.insert(0, (generation, first, until))
+            until = first
+    if until > 0:
+        found.insert(0, (0, 0, until))
+    return found
 
 
 class SinkSnapshot:
@@ -57,36 +77,48 @@ class SinkSnapshot:
         )
         return [Version(*row) for row in rows]
 
-    def ledger(self, partition: int, generation: int) -> Iterator[LedgerRow]:
+    def generations(self, partition: int) -> Generations:
+        """Which generation the offsets of today's log belong to, by offset."""
+        rows = self._connection.execute(
+            "SELECT generation, first_offset FROM gapless.log_generation WHERE partition = %s"
+            " ORDER BY generation",
+            (partition,),
+        )
+        return generation_stretches([(int(row[0]), int(row[1])) for row in rows])
+
+    def ledger(self, partition: int, of: Generations) -> Iterator[LedgerRow]:
         """Ledger rows of one partition by offset."""
-        rows = self._stream(
+        rows = self._by_generation(
             'SELECT "offset", mapping_version, partition_id, plan, scope, pass, page, part, parts,'
             " original_offset, records, counts, outcomes FROM gapless.page_ledger"
-            ' WHERE partition = %s AND generation = %s ORDER BY "offset", mapping_version',
-            (partition, generation),
+            f' WHERE {_PLACE} ORDER BY "offset", mapping_version',
+            partition,
+            of,
         )
         for row in rows:
             owner, counts, outcomes = self._partition_ids[row[2]], tuple(row[11]), bytes(row[12])
             values = (*row[:2], owner, *row[3:11], counts, outcomes)
             yield LedgerRow(*values)
 
-    def exceptions(self, partition: int, generation: int) -> Iterator[ExceptionRow]:
+    def exceptions(self, partition: int, of: Generations) -> Iterator[ExceptionRow]:
         """Exceptions of one partition by offset."""
-        rows = self._stream(
+        rows = self._by_generation(
             'SELECT "offset", mapping_version, index, state FROM gapless.exception'
-            ' WHERE partition = %s AND generation = %s ORDER BY "offset", mapping_version, index',
-            (partition, generation),
+            f' WHERE {_PLACE} ORDER BY "offset", mapping_version, index',
+            partition,
+            of,
         )
         for row in rows:
             yield ExceptionRow(*row)
 
-    def marks(self, partition: int, generation: int) -> Iterator[MarkRow]:
+    def marks(self, partition: int, of: Generations) -> Iterator[MarkRow]:
         """Marks of one partition by offset."""
-        rows = self._stream(
+        rows = self._by_generation(
             'SELECT "offset", partition_id, kind, plan, scope, state,'
             " (extract(epoch FROM at) * 1000000)::bigint, body->>'start', body->>'end'"
-            ' FROM gapless.mark WHERE partition = %s AND generation = %s ORDER BY "offset"',
-            (partition, generation),
+            f' FROM gapless.mark WHERE {_PLACE} ORDER BY "offset"',
+            partition,
+            of,
         )
         for offset, owner, *rest in rows:
             yield MarkRow(offset, self._partition_ids[owner], *rest)
@@ -115,13 +147,21 @@ class SinkSnapshot:
         ).fetchone()
         return int(row[0]) if row else 0
 
-    def rows(self, query: sql.Composed, parameters: Sequence[Any] = ()) -> Iterator[Any]:
+    def rows(
+        self, query: sql.Composed, parameters: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> Iterator[Any]:
         """Any other query, streamed."""
         self._cursors += 1
         with self._connection.cursor(f"audit_{self._cursors}") as cursor:
             cursor.itersize = _FETCH
             cursor.execute(query, parameters)
             yield from cursor
+
+    def _by_generation(
+        self, query: LiteralString, partition: int, of: Generations
+    ) -> Iterator[Any]:
+        for generation, first, until in of:
+            yield from self._stream(query, (partition, generation, first, until))
 
     def _stretches(self, query: LiteralString) -> Iterator[Stretch]:
         for row in self._stream(query):

@@ -12,6 +12,7 @@ from ops.audit.coverage import Stretch, judge_coverage
 from ops.audit.facts import Logged, Page, Position
 from ops.audit.findings import Findings
 from ops.audit.positions import judge_positions
+from ops.audit.sink import generation_stretches
 from ops.facts.log import CheckpointRecord
 from schemas.keys import mark_key
 from schemas.log.reader import Bounds
@@ -341,3 +342,20 @@ def test_findings_are_counted_beyond_what_is_kept() -> None:
     assert not findings.clean
     with pytest.raises(KeyError):
         findings.add("no such kind", "x")
+
+
+@pytest.mark.parametrize(
+    ("known", "stretches"),
+    [
+        ([], [(0, 0, 1 << 62)]),
+        ([(0, 0)], [(0, 0, 1 << 62)]),
+        ([(0, 0), (1, 50)], [(0, 0, 50), (1, 50, 1 << 62)]),
+        ([(0, 0), (1, 0)], [(1, 0, 1 << 62)]),
+        ([(0, 0), (1, 50), (2, 30)], [(0, 0, 30), (2, 30, 1 << 62)]),
+        ([(1, 20)], [(0, 0, 20), (1, 20, 1 << 62)]),
+    ],
+)
+def test_generations_of_todays_log(
+    known: list[tuple[int, int]], stretches: list[tuple[int, int, int]]
+) -> None:
+    assert generation_stretches(known) == stretches
