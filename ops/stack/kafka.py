@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -27,7 +28,12 @@ from ops.stack.process import Command, Process
 
 _READY_S = 90.0
 _HEAP = ("-Xms96m", "-Xmx512m")
-_OPTIONS = ("-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true")
+_OPTIONS = (
+    "-XX:+UseSerialGC",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-XX:-UsePerfData",
+    "-Djava.awt.headless=true",
+)
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 _PARTITIONS_OF_INTERNAL_TOPICS = 5
 
@@ -52,12 +58,15 @@ class KafkaNode:
 
     def launch(self, properties: dict[str, str], cluster_id: str, jars: Sequence[Path]) -> None:
         """Starts the broker, at first use after formatting its folder; does not wait for it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        # A killed Java leaves its unpacked libraries behind; they go with the next start.
+        temporary = self.folder / "tmp"
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
         settings = self.folder / "server.properties"
         text = "".join(f"{name}={value}\n" for name, value in sorted(properties.items()))
         write_private(settings, text)
         program = [str(java()), "-cp", os.pathsep.join(map(str, jars)), *_OPTIONS]
-        program.append(f"-Dlog4j2.configurationFile={_LOG4J}")
+        program += [f"-Dlog4j2.configurationFile={_LOG4J}", f"-Djava.io.tmpdir={temporary}"]
         if not (self.folder / "formatted").exists():
             self._format([*program, f"-Dgapless.log={self.folder / 'format.log'}"], cluster_id)
         command = Command(
