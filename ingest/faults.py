@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 from confluent_kafka import KafkaError
 
 from schemas.log.reader import LogUnavailable
@@ -23,6 +25,14 @@ class Refused(Exception):
 
 class LogCut(LogUnavailable):
     """The log lost acknowledged records under a live owner. Reaction: close, restore, fetch again."""
+
+
+def where(error: BaseException) -> str:
+    """The innermost calls that raised, as `file:line function`; no values, which may be personal."""
+    frames = traceback.extract_tb(error.__traceback__)[-6:]
+    return " < ".join(
+        f"{'/'.join(f.filename.split('/')[-2:])}:{f.lineno} {f.name}" for f in reversed(frames)
+    )
 
 
 _FENCED = frozenset(

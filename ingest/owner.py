@@ -14,7 +14,7 @@ import structlog
 
 from ingest import metrics, restore_log
 from ingest.emission import Poller
-from ingest.faults import Fenced, Refused
+from ingest.faults import Fenced, Refused, where
 from ingest.ownership import Ownership, Surroundings
 from ingest.partition_log import PartitionLog
 from ingest.restore import Restored
@@ -77,9 +77,9 @@ class Owner:
                 _log.warning(
                     "log partition closed; restoring",
                     partition=self.partition,
-                    error=str(error) if known else repr(error),
+                    error=str(error) if known else type(error).__name__,
+                    where=where(error),
                     wait_s=round(wait_s, 2),
-                    exc_info=None if known else error,
                 )
             await self._pause(wait_s)
 

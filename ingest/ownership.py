@@ -19,6 +19,7 @@ from ingest.buffer import Buffer, ByteBudget, Held
 from ingest.committer import Head, Limits, Transaction
 from ingest.decisions import Decisions
 from ingest.emission import Emission, Poller, StreamState
+from ingest.faults import where
 from ingest.metrics import Horizon
 from ingest.partition_log import PartitionLog
 from ingest.polls import Polls
@@ -151,7 +152,7 @@ class Ownership:
             "a poll failed; it is tried again",
             partition_id=partition_id,
             error=type(error).__name__,
-            exc_info=error,
+            where=where(error),
         )
         state = _without_internal_fault(self.latest.get(partition_id))
         self._pollers[partition_id].restore(state)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import stamina
 import structlog
 
 from ingest import metrics
@@ -32,6 +33,7 @@ from schemas.settings import Settings
 _log = structlog.get_logger(__name__)
 _US = 1_000_000
 _JOIN_S = 30.0
+_LEADERS_S = 10.0
 _LOOK_S = 0.5
 
 OK, UNREACHABLE, REFUSED, MORE_TO_DO, BUSY = 0, 3, 4, 5, 6
@@ -77,7 +79,10 @@ async def run_process(
     try:
         with _signals(stop):
             cluster = await asyncio.to_thread(_checked, settings)
-            await asyncio.to_thread(decisions.read)
+            # topics that were created a moment ago may not have their leaders yet
+            async for attempt in stamina.retry_context(on=LogUnavailable, timeout=_LEADERS_S):
+                with attempt:
+                    await asyncio.to_thread(decisions.read)
             _expose(settings.metrics_port)
             decisions.follow(asyncio.get_running_loop())
             worker = Worker(around, work.pollers_of, watchdog, hit)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ingest import committer
@@ -26,6 +28,9 @@ from schemas.log.reader import LogUnavailable
 from schemas.records import SourceCheckpoint
 from schemas.settings import Settings
 
+_log = structlog.get_logger(__name__)
+# that its abort fails is what abandoning a fenced producer looks like
+warnings.filterwarnings("ignore", "Producer abort_transaction failed during close", RuntimeWarning)
 _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
 
@@ -141,7 +146,7 @@ class LogProducer:
         client, self._producer, self._spent = self._producer, None, True
         if client is not None:
             threading.Thread(
-                target=client.close, name=f"abandoned-{self._partition}", daemon=True
+                target=_close, args=(client,), name=f"abandoned-{self._partition}", daemon=True
             ).start()
 
     @property
@@ -201,6 +206,14 @@ class LogProducer:
                 if isinstance(fault, Fenced | Refused):
                     return fault
         return fault_of(error, doing, self._id)
+
+
+def _close(client: Producer) -> None:
+    """Whatever it says: its outcome is read from the log."""
+    try:
+        client.close()
+    except Exception as error:
+        _log.debug("abandoned producer closed", error=str(error))
 
 
 class _Deliveries:
