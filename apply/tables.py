@@ -127,7 +127,7 @@ def _at(
 ) -> Problem:
     """A problem at the line of the mapping's file where `key` stands."""
     line, column, text = _find(definitions, spec, key)
-    excerpt = f"{text:<20}  {note}".rstrip() if note else text
+    excerpt = f"{text:<20}  {note}" if text and note else text or note
     return Problem(spec.file or f"mapping {spec.name}", line, column, message, excerpt, advice)
 
 

@@ -1,0 +1,161 @@
+"""Random mappings with every feature, from a seed."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+from schemas.definitions.column_types import NUMBERS, TEXTS, TIMES, ColumnType, parse_type
+from schemas.definitions.mapping import (
+    Alternative,
+    ByPlan,
+    ColumnSpec,
+    MappingSpec,
+    Personal,
+    RevisionKind,
+    RevisionSpec,
+    Unknown,
+)
+from schemas.definitions.paths import parse_entity_path, parse_mapping_path
+from schemas.definitions.predicates import Line, Operator, Predicate, Scalar, Test
+from schemas.definitions.times import parse_format
+
+PATHS = ("a", "b", "c", "a.b", "a.c", "d[0]", "d[-1].c", '["x y"]', "$.id", "id", "e.a[1]")
+TYPES = (
+    "text", "text", "varchar(4)", "char(3)", "smallint", "integer", "bigint", "numeric",
+    "numeric(6,2)", "real", "double precision", "boolean", "timestamptz", "date", "uuid", "jsonb",
+    "text[]", "integer[]", "timestamptz[]", "uuid[]",
+)  # fmt: skip
+KEY_TYPES = ("text", "char(3)", "bigint", "numeric(6,2)", "uuid", "date", "timestamptz", "boolean")
+FORMATS = ("unix_s", "unix_ms", "%Y-%m-%d %H:%M:%S")
+
+
+def spec(dice: Random) -> MappingSpec:
+    """A mapping with one or two keys and up to five other columns."""
+    keys = ["k1", "k2"][: dice.randint(1, 2)]
+    found = {name: column(dice, name, key=True) for name in keys}
+    for number in range(dice.randint(0, 5)):
+        found[f"v{number}"] = column(dice, f"v{number}", key=False)
+    entity = parse_entity_path(dice.choice(["$", "$", "$", "$", "e", "d[0]"]))
+    return MappingSpec(
+        name="m", version=1, source="s", stream="t", table="rows", key=tuple(keys),
+        revision=_revision(dice), columns=found,
+        entity=ByPlan(entity) if dice.random() < 0.9 else ByPlan(named={"interval": entity}),
+        where=predicate(dice) if dice.random() < 0.2 else None,
+        deleted=predicate(dice) if dice.random() < 0.2 else None,
+    )  # fmt: skip
+
+
+def _revision(dice: Random) -> RevisionSpec:
+    if dice.random() < 0.4:
+        return RevisionSpec(RevisionKind.NONE)
+    of = parse_type(dice.choice(["bigint", "text", "timestamptz", "numeric", "date"]))
+    paths = {
+        "interval": parse_mapping_path(dice.choice(["rev", "rev", *PATHS[:3]])),
+        "snapshot": parse_mapping_path("observation.as_of"),
+    }
+    kind = dice.choice([RevisionKind.EXACT, RevisionKind.COARSE])
+    pattern = "^([0-9]+)" if dice.random() < 0.2 else None
+    return RevisionSpec(kind, ByPlan(named=paths), of, pattern=pattern)
+
+
+def column(dice: Random, name: str, *, key: bool) -> ColumnSpec:
+    """One column with any of what a column can say."""
+    of = parse_type(dice.choice(KEY_TYPES if key else TYPES))
+    some = tuple(
+        _alternative(dice, of, name) for _ in range(1 if key else dice.choice([1, 1, 1, 2, 3]))
+    )
+    personal = dice.choice(list(Personal))
+    plain_text = of == ColumnType("text")
+    if (personal is Personal.HASH and not plain_text) or (key and personal is Personal.DROP):
+        personal = Personal.KEEP
+    timed = of.name in TIMES
+    constant = not key and dice.random() < 0.1 and plain_text
+    return ColumnSpec(
+        name=name,
+        type=of,
+        path=None
+        if constant
+        else ByPlan(some)
+        if dice.random() < 0.8
+        else ByPlan(named={"interval": some}),
+        const="constant" if constant else None,
+        required=dice.random() < 0.2,
+        from_=parse_format(dice.choice(FORMATS)) if timed and dice.random() < 0.3 else None,
+        zone="Europe/Berlin" if timed and dice.random() < 0.4 else None,
+        personal=personal,
+        **({} if key or constant else _conditions(dice, of)),
+    )
+
+
+def _alternative(dice: Random, of: ColumnType, own: str) -> Alternative:
+    if of.array and dice.random() < 0.3:
+        return Alternative(parse_mapping_path("d[*].c", each=True))
+    if dice.random() < 0.1:
+        return Alternative(
+            parse_mapping_path(f"observation.{dice.choice(['tenant', 'run', 'fetched_at'])}")
+        )
+    pattern = dice.choice(["^([0-9]+)-?", "(a)|b"]) if dice.random() < 0.1 else None
+    path = own if dice.random() < 0.7 else dice.choice(PATHS)
+    return Alternative(parse_mapping_path(path), pattern)
+
+
+def _conditions(dice: Random, of: ColumnType) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    text = of.name in TEXTS
+    if text and dice.random() < 0.3:
+        found["values"] = dice.choice(
+            [{"open": "abc", "ab": "p"}, {"abc": "o", 5: "x", True: "t"}, {"abc": "abc"}]
+        )
+    if of.name in ("smallint", "integer") and dice.random() < 0.3:
+        found["values"] = {"open": 1, "paid": 2, 5: 5, Decimal("1.0"): 7}
+    if "values" in found:
+        found["unknown"] = dice.choice(list(Unknown))
+        used = "u" if text else 3
+        found["unknown_value"] = used if found["unknown"] is Unknown.USE else None
+    if of.array or text:
+        found["min"] = dice.choice([None, None, None, 0, 2])
+        found["max"] = dice.choice([None, None, None, 1, 5])
+    elif of.name in NUMBERS:
+        found["min"] = dice.choice([None, None, 0, Decimal("-0.5"), -(10**20)])
+        found["max"] = dice.choice([None, None, None, 0, 5, Decimal("1.5"), 10**20])
+    elif of.name in TIMES:
+        found["min"] = dice.choice([None, None, "2024-03-01"])
+    if not of.array and dice.random() < 0.2:
+        if of.name == "text":
+            found["default"] = "d"
+        if of.name in ("integer", "numeric"):
+            found["default"] = 0
+    return found
+
+
+def predicate(dice: Random) -> Predicate:
+    """A predicate; every operator is possible."""
+    return Predicate(
+        tuple(
+            tuple(_line(dice) for _ in range(dice.choice([1, 1, 2])))
+            for _ in range(dice.choice([1, 1, 2]))
+        )
+    )
+
+
+def _line(dice: Random) -> Line:
+    path = parse_mapping_path(dice.choice([*PATHS, "observation.plan", "observation.run"]))
+    return Line(path, tuple(_test(dice, 2) for _ in range(dice.choice([1, 1, 2]))))
+
+
+def _test(dice: Random, depth: int) -> Test:
+    operator = dice.choice([one for one in Operator if depth or one is not Operator.NOT])
+    scalars: tuple[Scalar, ...] = ("open", "5", 5, 1.5, True, None, "", "interval")
+    if operator is Operator.NOT:
+        return Test(operator, tuple(_test(dice, depth - 1) for _ in range(dice.randint(1, 2))))
+    if operator is Operator.ONE_OF:
+        return Test(operator, tuple(dice.sample(scalars, dice.randint(0, 3))))
+    if operator is Operator.EXISTS:
+        return Test(operator, dice.random() < 0.5)
+    if operator is Operator.MATCHES:
+        return Test(operator, dice.choice(["op", "^$", "^[0-9]"]))
+    if operator is Operator.EQUALS:
+        return Test(operator, dice.choice(scalars))
+    return Test(operator, dice.choice(scalars[:4]))

@@ -1,0 +1,74 @@
+"""The compiled mapper says what the plain one says, whatever the mapping and the records are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apply.mapping.compile import compile_mapping
+from apply.mapping.interpret import interpret_page, seen
+from apply.mapping.rules import resolve
+from apply.mapping.types import INDEX, Mapped, Place
+from apply.outcomes import counts
+from schemas.definitions.mapping import MappingSpec
+from schemas.records import Observation
+from tests.property.apply import pages, specs
+
+_PLACE = Place(partition_id_no=4, generation=1, offset=11, tenant="north", began=9)
+
+
+def _said(mapped: Mapped) -> dict[str, Any]:
+    """Everything, with the types of values: 1 and True and 1.0 are not the same here."""
+    return {
+        "outcomes": bytes(mapped.outcomes),
+        "rows": [repr(row) for row in sorted(mapped.rows, key=lambda row: row[INDEX])],
+        "faults": [repr(fault) for fault in mapped.faults],
+        "other_keys": [repr(key) for key in mapped.other_keys],
+        "unreadable": mapped.unreadable,
+        "first_index": mapped.first_index,
+    }
+
+
+def _both(spec: MappingSpec, observation: Observation) -> tuple[Mapped, Mapped]:
+    fast = compile_mapping(spec, version_id=6).map_page(observation, _PLACE)
+    context = seen(resolve(spec, observation.plan), observation, _PLACE, 6)
+    return fast, interpret_page(observation, context)
+
+
+@settings(max_examples=500, deadline=None)
+@given(seed=st.integers(0, 2**40))
+def test_compiled_equals_interpreted(seed: int) -> None:
+    dice = Random(seed)
+    spec = specs.spec(dice)
+    observation = pages.page(dice, spec)
+    fast, slow = _both(spec, observation)
+    assert _said(fast) == _said(slow)
+    settled = bytearray(fast.outcomes)
+    for row in fast.rows:
+        at = row[INDEX] - observation.first_index
+        assert settled[at] == 0, "a record has a row and an outcome, or two rows"
+        settled[at] = 1
+    assert sum(counts(settled)) == len(observation.records)
+
+
+def test_random_pages_reach_rows_and_most_faults() -> None:
+    """Without this the comparison above might compare nothing."""
+    reached: Counter[str] = Counter()
+    for seed in range(400):
+        dice = Random(seed)
+        spec = specs.spec(dice)
+        fast, _ = _both(spec, pages.page(dice, spec))
+        reached["row"] += len(fast.rows)
+        reached.update(fault.reason.value for fault in fast.faults)
+        reached["ignored"] += fast.outcomes.count(3)
+    assert reached["row"] > 300, reached
+    wanted = {
+        "unreadable", "not_an_object", "missing_key", "missing_revision", "missing_value",
+        "wrong_type", "out_of_range", "too_long", "nul", "no_match", "unknown_value", "bad_time",
+        "naive_time", "oversized", "unsplittable", "ignored",
+    }  # fmt: skip
+    assert wanted <= {name for name, count in reached.items() if count}, reached
