@@ -1,0 +1,45 @@
+"""What the provider's clock says, estimated from the `Date` of its answers. Pure: times are passed in.
+
+An estimate is never ahead of the provider's clock: an interval that ended in its future would be
+called complete before its last rows exist.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ingest.plans.protocol import Now
+
+SECOND_US = 1_000_000
+SLACK_US = 5 * SECOND_US
+"""How far the local clock may be off while no answer has been seen."""
+SAMPLES = 16
+"""Only so many answers count, so that a clock that was set right is believed again."""
+
+
+class ServerClock:
+    """One provider's clock. Times are microseconds since the epoch."""
+
+    def __init__(self, slack_us: int = SLACK_US) -> None:
+        self._slack_us = slack_us
+        self._low: deque[int] = deque(maxlen=SAMPLES)
+        self._high: deque[int] = deque(maxlen=SAMPLES)
+
+    @property
+    def known(self) -> bool:
+        """Whether any answer has told the time."""
+        return bool(self._low)
+
+    def observe(self, requested_at: int, received_at: int, server_time: int) -> None:
+        """An answer asked and received at these local times said `server_time` (`Date` less `Age`).
+
+        `Date` shows whole seconds, cut off, and was made between request and receipt.
+        """
+        self._low.append(server_time - received_at)
+        self._high.append(server_time + SECOND_US - requested_at)
+
+    def now(self, local: int) -> Now:
+        """This moment: the smallest offset seen, and the largest."""
+        if not self._low:
+            return Now(local, local - self._slack_us, local + self._slack_us)
+        return Now(local, local + min(self._low), local + max(self._high))

@@ -1,0 +1,157 @@
+"""What an answer means: the first error rule that holds, and how long it asks to wait. Pure.
+
+A definition's own rules come first, nearest first; the defaults of the language come last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from schemas.definitions.paths import MISSING, Path, Root, find
+from schemas.definitions.problems import NotationError
+from schemas.definitions.rules import DEFAULT_ERRORS
+from schemas.definitions.source import Action, ErrorRule
+from schemas.definitions.times import parse_time
+
+SECOND_US = 1_000_000
+WAIT_MAX_S = 366 * 86_400.0
+"""A provider that asks for more has made a mistake; so long is as good as for ever."""
+# A reset is either so many seconds away or a time; no API asks to wait for thirty years.
+_EPOCH_FROM_S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer as rules see it: header names in lower case; `body` is None if it is no JSON."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: Any
+
+    def value(self, path: Path) -> object:
+        """What stands at a path of an answer; MISSING if nothing does."""
+        if path.root is Root.STATUS:
+            return self.status
+        if path.root is Root.HEADER:
+            return self.headers.get(str(path.steps[0]), MISSING)
+        return find(path.steps, self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to do with an answer. `wait_s` is None where neither the rule nor the answer says it."""
+
+    action: Action
+    wait_s: float | None = None
+    because: str | None = None
+
+
+def judge(answer: Answer, rules: Iterable[ErrorRule], now: int) -> Verdict:
+    """The first rule that holds decides; an answer that none names is a success. `now`: server clock."""
+    for rule in (*rules, *DEFAULT_ERRORS):
+        if rule.when.matches(answer.value):
+            return Verdict(rule.do, wait_s(answer, rule, now), rule.because)
+    return Verdict(Action.SUCCESS)
+
+
+def wait_s(answer: Answer, rule: ErrorRule, now: int) -> float | None:
+    """Seconds to wait, 0 or more: what the rule says, else what the usual headers say."""
+    if rule.wait_s is not None:
+        return rule.wait_s
+    if rule.wait is not None and (told := _seconds(answer.value(rule.wait))) is not None:
+        return told
+    if rule.until is not None and (told := _until(answer.value(rule.until), now)) is not None:
+        return told
+    if rule.do not in (Action.RATE_LIMITED, Action.RETRY, Action.PARK):
+        return None
+    return _usual(answer.headers, now)
+
+
+def _usual(headers: Mapping[str, str], now: int) -> float | None:
+    """Retry-After (the longest of several), else X-RateLimit-Reset, else the RateLimit drafts."""
+    if "retry-after" in headers:
+        told = [_retry_after(part, now) for part in _values(headers["retry-after"])]
+        known = [seconds for seconds in told if seconds is not None]
+        if known:
+            return max(known)
+    for name in ("x-ratelimit-reset", "x-rate-limit-reset", "ratelimit-reset"):
+        if name in headers and (told_s := _until(headers[name].strip(), now)) is not None:
+            return told_s
+    return _rate_limit(headers.get("ratelimit"))
+
+
+def _values(header: str) -> list[str]:
+    """Several Retry-After values, joined by commas; a date has a comma of its own."""
+    text = header.strip()
+    if _retry_after_date(text, 0) is not None:
+        return [text]
+    return [part.strip() for part in text.split(",")]
+
+
+def _retry_after(text: str, now: int) -> float | None:
+    found = _seconds(text)
+    return found if found is not None else _retry_after_date(text, now)
+
+
+def _retry_after_date(text: str, now: int) -> float | None:
+    try:
+        at = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError):
+        return None
+    return _bounded(at.timestamp() - now / SECOND_US)
+
+
+def _rate_limit(header: str | None) -> float | None:
+    """`RateLimit: "policy";r=0;t=30` (draft), or the older `limit=10, remaining=0, reset=30`."""
+    if header is None:
+        return None
+    waits = []
+    for part in header.replace(",", ";").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name in ("t", "reset") and (told := _seconds(value)) is not None:
+            waits.append(told)
+    return max(waits, default=None)
+
+
+def _seconds(value: object) -> float | None:
+    """A number of seconds; None for anything else, also for a bare boolean or NaN."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return None if math.isnan(found) else _bounded(found)
+
+
+def _until(value: object, now: int) -> float | None:
+    """Seconds until a time: epoch seconds (or milliseconds), seconds from now, or ISO 8601 text."""
+    number = _number(value)
+    if number is not None:
+        if number >= _EPOCH_FROM_S * 1000:
+            number /= 1000
+        return _bounded(number - now / SECOND_US if number >= _EPOCH_FROM_S else number)
+    if not isinstance(value, str):
+        return None
+    try:
+        return _bounded((parse_time(value) - now) / SECOND_US)
+    except (ValueError, NotationError):
+        return _retry_after_date(value, now)
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(seconds, 0.0), WAIT_MAX_S)
