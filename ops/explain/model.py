@@ -1,0 +1,106 @@
+"""What is known about one row: where it was seen, what became of it, how it stands now."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ops.status.words import iso
+
+OUTCOMES = ("applied", "superseded", "ignored", "quarantined", "retryable", "erased")
+
+
+@dataclass(slots=True)
+class Sighting:
+    """One record with the row's key. Times are microseconds since the epoch.
+
+    `outcome` None: the applied offset has not come that far. `wrote_row`: the row is this record.
+    `origin`: offset of the first copy of its page, which an erasure may have rewritten.
+    """
+
+    partition: int
+    generation: int
+    offset: int
+    origin: int
+    index: int
+    plan: str
+    scope: str
+    pass_: str
+    page: int
+    part: int
+    reason: str
+    url: str
+    run: str | None
+    fetched_at: int
+    as_of: int | None
+    revision: str | None
+    deleted: bool
+    outcome: str | None = None
+    exception: str | None = None
+    mapping_version: int | None = None
+    wrote_row: bool = False
+    raw: bytes = b""
+
+    def to_json(self, *, raw: bool) -> dict[str, Any]:
+        found = asdict(self)
+        found["pass"] = found.pop("pass_")
+        found["fetched_at"], found["as_of"] = iso(self.fetched_at), iso(self.as_of)
+        body = found.pop("raw")
+        if raw:
+            found["raw"] = body.decode("utf-8", "replace")
+        return found
+
+
+@dataclass(slots=True)
+class Explanation:
+    """`row`: the row's columns as text where they may be shown, None if there is no row."""
+
+    table: str
+    mapping: str
+    key: dict[str, str]
+    partition_id: str
+    row: dict[str, str] | None
+    sightings: list[Sighting] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def to_json(self, *, raw: bool) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "mapping": self.mapping,
+            "key": self.key,
+            "partition_id": self.partition_id,
+            "row": self.row,
+            "observations": [sighting.to_json(raw=raw) for sighting in self.sightings],
+            "notes": self.notes,
+        }
+
+    def to_text(self, *, raw: bool) -> str:
+        key = ", ".join(f"{name} {value}" for name, value in self.key.items())
+        lines = [f"{self.table}  {key}  of {self.partition_id} by {self.mapping}"]
+        if self.row is None:
+            lines.append("There is no such row.")
+        else:
+            lines += [f"  {name:<18} {value}" for name, value in self.row.items()]
+        number = len(self.sightings)
+        lines.append(f"Seen {number} time{'' if number == 1 else 's'}, oldest first:")
+        for sighting in self.sightings:
+            lines += _sighting(sighting, raw)
+        return "\n".join([*lines, *self.notes])
+
+
+def _sighting(seen: Sighting, raw: bool) -> list[str]:
+    place = f"{seen.partition}/{seen.offset}/{seen.index}"
+    became = seen.outcome or "not applied yet"
+    mark = "  <- the row" if seen.wrote_row else ""
+    revision = f"revision {seen.revision}" if seen.revision is not None else "no revision"
+    gone = ", deleted" if seen.deleted else ""
+    asked = f"{seen.plan} {seen.scope}, page {seen.page} of pass {seen.pass_} ({seen.reason})"
+    lines = [
+        f"  {place:<18} {iso(seen.fetched_at)}  {revision}{gone}  {became}{mark}",
+        f"  {'':<18} {asked}",
+    ]
+    if seen.exception is not None:
+        lines.append(f"  {'':<18} {seen.exception}")
+    if raw:
+        lines.append(f"  {'':<18} {seen.raw.decode('utf-8', 'replace')}")
+    return lines

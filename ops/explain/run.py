@@ -1,0 +1,165 @@
+"""Reads the row, its partition of the log and what became of each record: the edges of explain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from ops.audit.sink import generation_stretches
+from ops.explain.model import OUTCOMES, Explanation, Sighting
+from ops.explain.search import Search
+from ops.facts import log
+from schemas import codec
+from schemas.definitions.mapping import MappingSpec, Personal
+from schemas.keys import partition_id
+from schemas.log.reader import PartitionReader
+from schemas.records import Observation
+from schemas.routing import route
+from schemas.settings import Settings
+
+Row = dict[str, Any]
+_SYSTEM = (
+    "source_revision", "deleted_at", "_source_epoch", "_generation", "_offset", "_index",
+    "_mapping_version", "_deleted", "_observed_at", "_began",
+)  # fmt: skip
+_LEDGER = """
+SELECT l.mapping_version, l."offset", l.generation, get_byte(l.outcomes, %(at)s) AS outcome,
+  e.state, e.reason, e.detail
+FROM gapless.page_ledger l
+JOIN gapless.mapping_version v ON v.id = l.mapping_version
+LEFT JOIN gapless.exception e ON e.mapping_version = l.mapping_version
+  AND e.partition = l.partition AND e.generation = l.generation AND e."offset" = l."offset"
+  AND e.index = %(index)s
+WHERE l.partition = %(partition)s AND l.generation = %(generation)s AND l."offset" = %(offset)s
+  AND v.mapping = %(mapping)s AND %(at)s BETWEEN 0 AND octet_length(l.outcomes) - 1
+ORDER BY v.version DESC LIMIT 1"""
+
+
+def explain(
+    settings: Settings,
+    spec: MappingSpec,
+    key: Mapping[str, str],
+    *,
+    raw: bool = False,
+    tell: Callable[[int, int], None] = lambda done, end: None,
+) -> Explanation:
+    """Every observation of the row with this key (text by key column), and what became of it.
+
+    `raw`: show personal columns too. `tell` hears of the offset reached and the end. Raises
+    psycopg.Error, KafkaUnreachable, TopicsMissing or LogUnavailable.
+    """
+    owner = partition_id(spec.source, spec.stream, key.get("tenant_id"))
+    found = Explanation(spec.table, f"{spec.name} v{spec.version}", dict(key), owner, None)
+    admin = log.connect(settings)
+    many = log.partition_counts(admin, [settings.observations])[settings.observations]
+    number = route(owner, many)
+    with psycopg.connect(settings.postgres, row_factory=dict_row, connect_timeout=5) as db:
+        db.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        db.read_only = True
+        row = _row(db, spec, key)
+        generations = db.execute(
+            "SELECT generation, first_offset FROM gapless.log_generation WHERE partition = %s"
+            " ORDER BY generation",
+            (number,),
+        ).fetchall()
+        stretches = generation_stretches(
+            [(g["generation"], g["first_offset"]) for g in generations]
+        )
+        search = Search(spec, key)
+        for seen, first_index in _read(settings, search, owner, number, stretches, key, tell):
+            _outcome(db, spec.name, seen, first_index)
+            seen.wrote_row = row is not None and _is(row, seen)
+            found.sightings.append(seen)
+    if row is not None:
+        found.row = _shown(spec, row, raw)
+    found.notes = _notes(row, found.sightings)
+    return found
+
+
+def _read(
+    settings: Settings,
+    search: Search,
+    owner: str,
+    number: int,
+    stretches: list[tuple[int, int, int]],
+    key: Mapping[str, str],
+    tell: Callable[[int, int], None],
+) -> list[tuple[Sighting, int]]:
+    """Sightings with the first index of their part."""
+    found: list[tuple[Sighting, int]] = []
+    prefix = f"{owner}/"
+    with PartitionReader(settings, settings.observations, number, "explain") as reader:
+        low, end = reader.low(), reader.stable_end()
+        for record in reader.read(low, end):
+            tell(record.offset, end)
+            if record.value is None or not record.key.startswith(prefix):
+                continue
+            try:
+                value = codec.decode(record.value)
+            except codec.UnreadableValue:
+                continue  # no page of this partition id: it has no key of one
+            if not isinstance(value, Observation) or value.partition_id != owner:
+                continue
+            generation = next(g for g, first, until in stretches if first <= record.offset < until)
+            tenant = key.get("tenant_id")
+            seen = search.sightings(value, number, generation, record.offset, tenant)
+            found += [(one, value.first_index) for one in seen]
+    return found
+
+
+def _row(db: psycopg.Connection[Row], spec: MappingSpec, key: Mapping[str, str]) -> Row | None:
+    """The row, its columns as Postgres prints them."""
+    match = sql.SQL(" AND ").join(
+        sql.SQL("{}::text = {}").format(sql.Identifier(name), sql.Placeholder(name)) for name in key
+    )
+    query = sql.SQL("SELECT * FROM {} WHERE {}").format(sql.Identifier("public", spec.table), match)
+    return db.execute(query, dict(key)).fetchone()
+
+
+def _outcome(db: psycopg.Connection[Row], mapping: str, seen: Sighting, first_index: int) -> None:
+    values = {
+        "partition": seen.partition, "generation": seen.generation, "offset": seen.offset,
+        "index": seen.index, "at": seen.index - first_index, "mapping": mapping,
+    }  # fmt: skip
+    row = db.execute(_LEDGER, values).fetchone()
+    if row is None:
+        return
+    seen.outcome = OUTCOMES[row["outcome"] - 1]
+    seen.mapping_version = row["mapping_version"]
+    if row["state"] is not None:
+        seen.exception = f"{row['state']}: {row['reason']}, {row['detail']}"
+
+
+def _is(row: Row, seen: Sighting) -> bool:
+    there = (row["_generation"], row["_offset"], row["_index"])
+    return bool(there == (seen.generation, seen.origin, seen.index))
+
+
+def _shown(spec: MappingSpec, row: Row, raw: bool) -> dict[str, str]:
+    """Columns that may be shown; the key was given by whoever asks."""
+    found: dict[str, str] = {}
+    for name, value in row.items():
+        column = spec.columns.get(name)
+        free = column is None or column.personal is Personal.NO or name in spec.key
+        if column is None and name not in _SYSTEM:
+            continue
+        if value is not None or column is not None:
+            found[name] = str(value) if free or raw else "(not shown: personal, see --raw)"
+    return found
+
+
+def _notes(row: Row | None, sightings: list[Sighting]) -> list[str]:
+    if row is None:
+        return []
+    if any(seen.wrote_row for seen in sightings):
+        return []
+    offset = row["_offset"]
+    if row["_deleted"] and row.get("source_revision") is None:
+        where = f"its order is {offset}, where the snapshot began."
+        return [f"The row was deleted because snapshots lacked it: {where}"]
+    why = "its page expired, or gapless audit has something to say."
+    return [f"The row names offset {offset}, which no longer has it: {why}"]

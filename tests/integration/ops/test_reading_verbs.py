@@ -1,0 +1,120 @@
+"""coverage, explain and quarantine on real servers; personal data is shown only when asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.integration.ops.verbs import read, run
+from tests.integration.ops.written import DAYS, OWNER, Deployment
+
+
+def test_coverage(deployment: Deployment) -> None:
+    (found,) = read(deployment.environment, "coverage", "shop/*")
+    assert (found["partition_id"], found["plan"], found["whole"]) == (OWNER, "interval", True)
+    assert [(s["state"], s["records"], s["errors"]) for s in found["stretches"]] == [
+        ("complete_with_errors", 4, 1), ("complete", 2, 0),
+    ]  # fmt: skip
+    assert read(deployment.environment, "coverage", "shop_orders") == []
+    assert "no holes" in run(deployment.environment, "coverage", "--holes").stdout
+    with deployment.database() as db:
+        db.execute("DELETE FROM gapless.coverage WHERE start_at = '2024-01-01'")
+        db.execute(
+            "INSERT INTO gapless.coverage (partition_id, plan, start_at, end_at, state, pages,"
+            " records, completed_at) VALUES (1, 'interval', '2023-12-01', '2023-12-05', 'complete',"
+            " 1, 1, now())"
+        )
+    text = run(deployment.environment, "coverage", "--holes").stdout
+    assert "2023-12-05 .. 2024-01-02" in text
+    assert "not searched" in text
+
+
+def test_explain_finds_superseded_records_too(deployment: Deployment) -> None:
+    found = read(deployment.environment, "explain", "orders", "o-1")
+    at = deployment.offsets
+    assert [
+        (o["offset"], o["index"], o["outcome"], o["revision"], o["wrote_row"])
+        for o in found["observations"]
+    ] == [(at[0], 0, "superseded", "1", False), (at[1], 1, "applied", "2", True)]
+    first = found["observations"][0]
+    assert (first["pass"], first["page"], first["scope"]) == ("a", 1, f"{DAYS[0]}~{DAYS[1]}")
+    assert first["fetched_at"].startswith("2024-01-07T00:00:00.05")
+    assert found["row"]["status"] == "open"
+    assert "mail.example" not in str(found)
+    shown = read(deployment.environment, "explain", "orders", "id=o-1", "--raw")
+    assert "o-1@mail.example" in shown["observations"][0]["raw"]
+    assert "mail.example" in shown["row"]["email"]
+
+
+def test_explain_finds_refused_records_too(deployment: Deployment) -> None:
+    found = read(deployment.environment, "explain", "orders", "o-3")
+    (seen,) = found["observations"]
+    assert found["row"] is None
+    assert seen["outcome"] == "quarantined"
+    assert seen["exception"].startswith("quarantined: unknown_value, status")
+    assert "There is no such row." in run(deployment.environment, "explain", "orders", "o-3").stdout
+
+
+def test_explain_says_what_is_not_applied_yet(deployment: Deployment) -> None:
+    with deployment.database() as db:
+        db.execute('DELETE FROM gapless.page_ledger WHERE "offset" = %s', (deployment.offsets[3],))
+    (seen,) = read(deployment.environment, "explain", "orders", "o-4")["observations"]
+    assert seen["outcome"] is None
+    assert "not applied yet" in run(deployment.environment, "explain", "orders", "o-4").stdout
+
+
+def test_explain_refuses_what_it_cannot_look_for(deployment: Deployment) -> None:
+    done = run(deployment.environment, "explain", "nothing", "1")
+    assert done.returncode == 2
+    assert "known: orders" in done.stderr
+    done = run(deployment.environment, "explain", "orders", "1", "2")
+    assert done.returncode == 2
+    assert "The key of orders is id: give 1 values." in done.stderr
+
+
+def _one(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    (row,) = rows
+    return row
+
+
+def test_quarantine_lists_without_personal_data(deployment: Deployment) -> None:
+    environment = deployment.environment
+    row = _one(read(environment, "quarantine", "list", "orders"))
+    place = f"{deployment.number}/{deployment.offsets[1]}/0"
+    assert (row["place"], row["reason"], row["state"]) == (place, "unknown_value", "quarantined")
+    assert row["size"] > 0
+    assert read(environment, "quarantine", "list", "other") == []
+    for shown in (str(row), run(environment, "quarantine", "list").stdout):
+        assert "mail.example" not in shown
+        assert "o-3" not in shown
+    text = run(environment, "quarantine", "show", place).stdout
+    assert "mail.example" not in text
+    assert "add --raw" in text
+    raw = _one(read(environment, "quarantine", "show", place, "--raw"))
+    assert "o-3@mail.example" in raw["raw"]
+    assert raw["key"] == {"id": "o-3"}
+
+
+def test_quarantine_decisions_are_kept_and_the_counts_balance(deployment: Deployment) -> None:
+    environment = deployment.environment
+    place = f"{deployment.number}/{deployment.offsets[1]}/0"
+    done = run(environment, "quarantine", "retry", place)
+    assert "1 records are due now" in done.stdout, done.stderr
+    assert _one(read(environment, "quarantine", "list"))["state"] == "retryable"
+    assert read(environment, "audit")["clean"]
+    assert run(environment, "quarantine", "dismiss", "orders").returncode == 2
+    done = run(environment, "quarantine", "dismiss", "orders", "--note", "test data")
+    assert "1 records are dismissed" in done.stdout, done.stderr
+    assert read(environment, "quarantine", "list") == []
+    row = _one(read(environment, "quarantine", "list", "--all"))
+    assert (row["decided_by"], row["decided_note"]) == ("tester", "test data")
+    assert read(environment, "audit")["clean"]
+    with deployment.database() as db:
+        actions = db.execute("SELECT by, action FROM gapless.operator_action ORDER BY id")
+        assert actions.fetchall() == [("tester", "retry"), ("tester", "dismiss")]
+
+
+def test_quarantine_refuses_a_place_that_is_none(deployment: Deployment) -> None:
+    assert run(deployment.environment, "quarantine", "show", "1/2").returncode == 2
+    done = run(deployment.environment, "quarantine", "show", "1/2/3")
+    assert done.returncode == 2
+    assert "There is no exception at 1/2/3" in done.stderr
