@@ -1,0 +1,273 @@
+"""The edge to HTTP: one request, its whole body, within limits of time and size, within one origin.
+
+Never follows a redirect by itself, never sends credentials to another origin, never grows without
+bound whatever is sent. Retrying and judging are the callers' duty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import aiohttp
+import msgspec
+import orjson
+from yarl import URL
+
+US = 1_000_000
+REDIRECTS_MAX = 5
+_CHUNK = 256 * 1024
+# Not kept in the log: they identify a session or say nothing about the page.
+_DROPPED_HEADERS = frozenset(
+    {"set-cookie", "authorization", "www-authenticate", "connection", "transfer-encoding"}
+)
+HEADER_BYTES_MAX = 1024
+
+
+class FetchFailed(Exception):
+    """No whole answer came: a connection, a time-out, a body cut short. Trying again may help.
+
+    `slow`: the time-out of the whole answer; a smaller question may help.
+    """
+
+    def __init__(self, text: str, *, slow: bool = False) -> None:
+        super().__init__(text)
+        self.slow = slow
+
+
+class FetchRefused(Exception):
+    """This answer must not be taken: too large, or it leads to another origin. Not to be retried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A whole answer. Times in microseconds since the epoch, local clock; `server_time`: `Date` less `Age`."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    requested_at: int
+    received_at: int
+    server_time: int | None
+
+    @property
+    def elapsed_us(self) -> int:
+        return self.received_at - self.requested_at
+
+
+def parsed(body: bytes) -> Any:
+    """The body as JSON, None if it is none: for paths and rules; records are split from the bytes."""
+    try:
+        return orjson.loads(body[3:] if body[:3] == b"\xef\xbb\xbf" else body)
+    except (orjson.JSONDecodeError, RecursionError):
+        return None
+
+
+def origin_of(url: str) -> tuple[str, str | None, int | None]:
+    """Scheme, host and port: what credentials may be sent to. Raises FetchRefused for no URL."""
+    try:
+        found = URL(url)
+    except ValueError:
+        raise FetchRefused("a link that is no URL") from None
+    return found.scheme, found.host, found.port
+
+
+class Http:
+    """Requests to one origin, `base_url`. Close it when done."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        timeout_s: float,
+        body_max_bytes: int,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        self._origin = origin_of(self.base_url)
+        if self._origin[0] not in ("http", "https") or not self._origin[1]:
+            raise FetchRefused(f"base_url {self.base_url!r} is no http(s) URL")
+        self._timeout_s, self._most, self._now_us = timeout_s, body_max_bytes, now_us
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def url_of(self, path: str) -> str:
+        """A path of the definition, appended to the base URL as text."""
+        return self.base_url + path
+
+    def within(self, link: str, at: str | None = None) -> str:
+        """An absolute or relative link as an absolute one. Raises FetchRefused for another origin."""
+        try:
+            found = URL(at or self.base_url + "/").join(URL(link, encoded=True))
+        except (ValueError, TypeError):
+            raise FetchRefused("the next link is no URL") from None
+        if origin_of(str(found)) != self._origin:
+            raise FetchRefused(
+                f"the next link leads to {found.scheme}://{found.host}:{found.port}, another origin "
+                "than base_url; credentials are not sent there"
+            )
+        return str(found)
+
+    async def fetch(
+        self,
+        method: str,
+        url: str,
+        *,
+        params: list[tuple[str, str]] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: object | None = None,
+        proof_params: Mapping[str, str] | None = None,
+    ) -> Fetched:
+        """One answer, redirects within the origin followed. Raises FetchFailed or FetchRefused."""
+        target = URL(url, encoded=True)
+        asked = [*(params or []), *(proof_params or {}).items()]
+        if asked:
+            target = target.update_query([*target.query.items(), *asked])
+        for _ in range(REDIRECTS_MAX):
+            fetched = await self._once(method, target, dict(headers or {}), body)
+            location = fetched.headers.get("location")
+            if fetched.status not in (301, 302, 307, 308) or location is None:
+                return fetched
+            if method != "GET" and fetched.status in (301, 302):
+                return fetched
+            target = URL(self.within(location, str(target)), encoded=True)
+        raise FetchRefused(f"more than {REDIRECTS_MAX} redirects")
+
+    async def _once(
+        self, method: str, target: URL, headers: dict[str, str], body: object | None
+    ) -> Fetched:
+        headers.setdefault("Accept", "application/json")
+        headers.setdefault("User-Agent", "gapless")
+        data = None if body is None else msgspec.json.encode(body)
+        if data is not None:
+            headers.setdefault("Content-Type", "application/json")
+        requested_at = self._now_us()
+        try:
+            async with (
+                asyncio.timeout(self._timeout_s),
+                self._client().request(
+                    method, target, headers=headers, data=data, allow_redirects=False
+                ) as answer,
+            ):
+                content = await self._body(answer)
+                seen = _headers(answer.headers)
+                return Fetched(
+                    answer.status, seen, content, requested_at, self._now_us(), _server_time(seen)
+                )
+        except TimeoutError:
+            raise FetchFailed(f"no whole answer within {self._timeout_s:g} s", slow=True) from None
+        except (aiohttp.ClientError, zlib.error, ConnectionError, OSError) as error:
+            raise FetchFailed(f"no whole answer: {type(error).__name__}") from None
+        except ValueError as error:
+            raise FetchFailed(f"not a valid answer: {type(error).__name__}") from None
+
+    async def _body(self, answer: aiohttp.ClientResponse) -> bytes:
+        """The decoded body; a body cut short raises, whatever the status was."""
+        parts: list[bytes] = []
+        size = 0
+        decoder = _decoder(answer.headers.get("Content-Encoding", ""))
+        async for raw in answer.content.iter_chunked(_CHUNK):
+            for part in decoder.feed(raw):
+                size += len(part)
+                if size > self._most:
+                    raise FetchRefused(
+                        f"the answer is larger than body_max, {self._most:,} bytes after "
+                        "decompression; ask for smaller pages, or raise limits.body_max"
+                    )
+                parts.append(part)
+        decoder.finish()
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                auto_decompress=False,  # decompressed below, a bounded piece at a time
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"Accept-Encoding": "gzip, deflate"},
+                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
+                timeout=aiohttp.ClientTimeout(total=None),
+                trust_env=True,
+            )
+        return self._session
+
+
+class _Plain:
+    def feed(self, raw: bytes) -> Iterator[bytes]:
+        yield raw
+
+    def finish(self) -> None:
+        """Nothing is open."""
+
+
+class _Inflate:
+    """gzip or deflate, a bounded piece at a time, so that a bomb is noticed before it explodes."""
+
+    def __init__(self, window_bits: int) -> None:
+        self._bits = window_bits
+        self._inflater = zlib.decompressobj(window_bits)
+        self._begun = False
+
+    def feed(self, raw: bytes) -> Iterator[bytes]:
+        if not raw:
+            return
+        if not self._begun and self._bits == zlib.MAX_WBITS and raw[0] & 0x0F != 8:
+            self._inflater = zlib.decompressobj(-zlib.MAX_WBITS)  # deflate without its header
+        self._begun = True
+        while True:
+            part = self._inflater.decompress(raw, _CHUNK)
+            if part:
+                yield part  # the caller counts before it asks for more
+            raw = self._inflater.unconsumed_tail
+            if self._inflater.eof:
+                raw = self._inflater.unused_data
+                if not raw:
+                    return
+                self._inflater = zlib.decompressobj(self._bits)  # gzip may have several members
+            elif not raw and len(part) < _CHUNK:
+                return
+
+    def finish(self) -> None:
+        if self._begun and not self._inflater.eof:
+            raise zlib.error("the compressed body ends early")
+
+
+def _decoder(encoding: str) -> _Plain | _Inflate:
+    name = encoding.strip().lower()
+    if name in ("", "identity"):
+        return _Plain()
+    if name in ("gzip", "x-gzip"):
+        return _Inflate(zlib.MAX_WBITS | 16)
+    if name == "deflate":
+        return _Inflate(zlib.MAX_WBITS)
+    raise FetchRefused(f"the answer is encoded as {name[:20]!r}, which was not asked for")
+
+
+def _headers(found: Mapping[str, str]) -> dict[str, str]:
+    """Lower-case names; several values joined by commas; cookies dropped, long values cut."""
+    kept: dict[str, str] = {}
+    for name, value in found.items():
+        lower = name.lower()
+        if lower in _DROPPED_HEADERS:
+            continue
+        if lower not in ("link",):
+            value = value[:HEADER_BYTES_MAX]
+        kept[lower] = f"{kept[lower]}, {value}" if lower in kept else value
+    return kept
+
+
+def _server_time(headers: Mapping[str, str]) -> int | None:
+    """`Date` less `Age`: when the origin made the answer, not when a cache sent it."""
+    try:
+        made = parsedate_to_datetime(headers["date"]).timestamp()
+        age = max(0, int(headers.get("age", "0").split(",")[0]))
+    except (KeyError, ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return int((made - age) * US)
