@@ -6,10 +6,9 @@ change since, has shown its key. It stays as a dead row without a revision, at t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from apply.changes import Change, change, key_text, shown_not, wanted_type
@@ -73,40 +72,41 @@ def sweep(
 
     Dead rows lose their revision too: should the entity come back, any revision is news.
     """
-    table, keys = target_sql(compiled.spec), compiled.key_columns
-    dated = compiled.spec.revision.kind is not RevisionKind.NONE
-    to_clear = 'NOT t."_deleted"' + (" OR t.source_revision IS NOT NULL" if dated else "")
-    statement = (
-        f'WITH old AS (SELECT {columns_sql(keys, "t")}, t."_deleted" AS was_deleted FROM {table} t'
-        f" WHERE ({to_clear}) AND {_absent(compiled)}"
-        f" ORDER BY {columns_sql(keys, 't')} FOR UPDATE)"
-        f" UPDATE {table} t SET deleted_at = coalesce(t.deleted_at, %(at)s),"
-        + (" source_revision = NULL," if dated else "")
-        + ' "_deleted" = true, "_generation" = %(generation)s, "_offset" = %(barrier)s, "_index" = 0,'
-        ' "_began" = %(barrier)s, "_source_epoch" = greatest(t."_source_epoch", %(source_epoch)s)'
-        f" FROM old WHERE {equal_sql(compiled, 'old', 't')}"
-        f" RETURNING old.was_deleted, {columns_sql(keys, 't')}, to_jsonb(t)"
-    )
-    told = wanted_type(compiled, "deleted") is not None
-    ended = " SELECT count(*) FILTER (WHERE NOT was_deleted) FROM swept"
-    if not told:
-        counted = f"WITH swept AS ({statement.replace(', to_jsonb(t)', '')}){ended}"
+    update, keys = _clear(compiled), columns_sql(compiled.key_columns)
+    if wanted_type(compiled, "deleted") is None:
+        counted = f"WITH cleared AS ({update} RETURNING old.was_deleted)"
+        counted += " SELECT count(*) FILTER (WHERE NOT was_deleted) FROM cleared"
         row = connection.execute(counted.encode(), where.parameters).fetchone()
-        return (int(row[0]) if row else 0), []
-    changes = []
-    for was_deleted, *key, state in connection.execute(statement.encode(), where.parameters):
-        if not was_deleted:
-            changes.append(_deleted(compiled, key, state, where))
+        return (0 if row is None else int(row[0])), []
+    told = (
+        f"WITH cleared AS ({update} RETURNING old.was_deleted, t.*)"
+        f" SELECT {keys}, (to_jsonb(c) - %(hidden)s::text[])::text FROM cleared c"
+        f" WHERE NOT was_deleted ORDER BY {keys}"
+    )
+    hidden = sorted({*shown_not(compiled), "was_deleted"})
+    found = connection.execute(told.encode(), {**where.parameters, "hidden": hidden})
+    observed = (where.source_epoch, "", where.generation, where.partition_id_no, where.barrier, 0)
+    changes = [
+        change(compiled, key_text(map(_plain, key)), "deleted", observed, state)
+        for *key, state in found
+    ]
     return len(changes), changes
 
 
-def _deleted(
-    compiled: CompiledMapping, key: Sequence[Any], state: dict[str, Any], where: Absence
-) -> Change:
-    hidden = shown_not(compiled)
-    shown = {name: value for name, value in state.items() if name not in hidden}
-    observed = (where.source_epoch, "", where.generation, where.partition_id_no, where.barrier, 0)
-    return change(compiled, key_text(compiled, key), "deleted", observed, json.dumps(shown))
+def _clear(compiled: CompiledMapping) -> str:
+    """The update, without what it returns; locks in the order of keys, as every writer does."""
+    table, keys = target_sql(compiled.spec), columns_sql(compiled.key_columns, "t")
+    dated = compiled.spec.revision.kind is not RevisionKind.NONE
+    to_clear = 'NOT t."_deleted"' + (" OR t.source_revision IS NOT NULL" if dated else "")
+    return (
+        f'WITH old AS (SELECT {keys}, t."_deleted" AS was_deleted FROM {table} t'
+        f" WHERE ({to_clear}) AND {_absent(compiled)} ORDER BY {keys} FOR UPDATE)"
+        f" UPDATE {table} t SET deleted_at = coalesce(t.deleted_at, %(at)s),"
+        + (" source_revision = NULL," if dated else "")
+        + ' "_deleted" = true, "_generation" = %(generation)s, "_offset" = %(barrier)s, "_index" = 0,'
+        ' "_began" = %(barrier)s, "_source_epoch" = greatest(t."_source_epoch", %(source_epoch)s::int2)'
+        f" FROM old WHERE {equal_sql(compiled, 'old', 't')}"
+    )
 
 
 def forget_presence(
@@ -124,3 +124,10 @@ def forget_presence(
     )
     values = {"number": partition_id_no, "keep": list(keep), "only": only}
     connection.execute(statement.encode(), values)
+
+
+def _plain(value: Any) -> Any:
+    """A key's value as `readable_key` writes it, so that one entity has one key in all events."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return value if isinstance(value, int | str) else str(value)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from apply.guard import before_sql
+from apply.mapping.readable import readable_key
 from apply.mapping.types import (
     GENERATION,
     INDEX,
@@ -23,7 +24,7 @@ from apply.mapping.types import (
     CompiledMapping,
     Row,
 )
-from apply.share import Coordinates, coordinates, plain
+from apply.share import Coordinates, coordinates
 from apply.sink import Connection
 from apply.sql_text import equal_sql, quote, target_sql
 from schemas.definitions.mapping import Personal, RevisionKind
@@ -110,10 +111,9 @@ def shown_not(compiled: CompiledMapping) -> set[str]:
     return personal | {column.name for column in SYSTEM_COLUMNS if column.name != "deleted_at"}
 
 
-def key_text(compiled: CompiledMapping, row: Sequence[Any]) -> str:
-    """The entity's key as a JSON array in the order of the key columns."""
-    values = [plain(value) for value in row[: len(compiled.key_columns)]]
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+def key_text(values: Iterable[Any]) -> str:
+    """The entity's key as a JSON array of plain values, in the order of the key columns."""
+    return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
 
 
 def _effect(old: tuple[Any, ...] | None, new: tuple[Any, ...]) -> Effect | None:
@@ -130,9 +130,8 @@ def _change(compiled: CompiledMapping, row: Row, effect: Effect, payload: str) -
     has_revision = compiled.spec.revision.kind is not RevisionKind.NONE
     revision = str(row[REVISION]) if has_revision else ""
     observed = (row[GENERATION], row[PARTITION_ID], row[OFFSET], row[INDEX])
-    return change(
-        compiled, key_text(compiled, row), effect, (row[SOURCE_EPOCH], revision, *observed), payload
-    )
+    key = key_text(readable_key(compiled, row).values())
+    return change(compiled, key, effect, (row[SOURCE_EPOCH], revision, *observed), payload)
 
 
 def change(

@@ -81,7 +81,9 @@ class Marks:
     ) -> list[Change]:
         work, kind = one.work, one.work.mark.kind
         if kind == "snapshot_complete" and not one.stored:
-            self._snapshots.reached_end(connection, work)
+            if not self._snapshots.reached_end(connection, work):
+                one.state = "dropped"
+                return []
         if kind in _WAITING and held is None:
             return []
         one.state = "done"

@@ -34,7 +34,7 @@ def topic_id(settings: Settings, timeout_s: float = _TIMEOUT_S) -> str:
     asked = TopicCollection([settings.observations])
     try:
         future = admin.describe_topics(asked, request_timeout=timeout_s)[settings.observations]
-        return str(future.result(timeout_s + 1))
+        return str(future.result(timeout_s + 1).topic_id)
     except (KafkaException, TimeoutError) as error:
         raise LogUnavailable(f"topic {settings.observations}: {error}") from error
 

@@ -124,6 +124,10 @@ class Service:
             self._store, ownership, self._inbox, self._members.commit, chores.do, hit=hit
         )
 
+    def stop(self) -> None:
+        """Ask for a graceful end; `run` returns. Safe from any thread."""
+        self._stop.set()
+
     def run(self) -> int:
         """Until stopped, or until a thread ended by itself."""
         sys.setswitchinterval(_SWITCH_S)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from apply.batch import Batch, PageWork, Work
 from apply.faults import Refusal
+from apply.mapping.readable import readable_key
 from apply.mapping.types import INDEX, OFFSET, PARTITION_ID, CompiledMapping, Row
-from apply.outcomes import PENDING, KeyValue, Outcome, Reason, RecordFault
+from apply.outcomes import PENDING, Outcome, Reason, RecordFault
 
 Coordinates = tuple[int, int, int]
 """Number of the partition id, original offset, index: one record."""
@@ -51,7 +51,7 @@ class Share:
         if found is not None:
             work, at = found
             work.outcomes[at] = refusal.outcome
-            key = key_values(self.compiled, row)
+            key = readable_key(self.compiled, row)
             work.faults.append(RecordFault(row[INDEX], refusal.reason, refusal.detail, key))
 
     def _pending(self, row: Row) -> tuple[Work, int] | None:
@@ -79,18 +79,6 @@ def shares(batch: Batch) -> list[Share]:
                 share = found[work.mapping_version] = Share(work.compiled)
             share.add(page, work)
     return list(found.values())
-
-
-def key_values(compiled: CompiledMapping, row: Row) -> dict[str, KeyValue]:
-    """The entity's key by column, as JSON can hold it."""
-    return {
-        column.name: plain(value) for column, value in zip(compiled.key_columns, row, strict=False)
-    }
-
-
-def plain(value: Any) -> KeyValue:
-    """A key's value as JSON can hold it, exactly."""
-    return value if value is None or isinstance(value, str | int | bool) else str(value)
 
 
 FOREIGN_OWNER = Refusal(

@@ -78,7 +78,10 @@ class Snapshots:
 
     def begin(self, connection: Connection, work: MarkWork) -> None:
         """A snapshot began: one that is still open will never be complete."""
-        values = {"partition_id": work.partition_id_no, "snapshot": work.mark.scope}
+        values = {
+            "partition_id": work.partition_id_no, "snapshot": work.mark.scope,
+            "generation": work.generation, "began": work.offset,
+        }  # fmt: skip
         dropped = connection.execute(_SQL["drop_open"], values).fetchall()
         connection.execute(_SQL["drop_marks"], values)
         for version, snapshot in dropped:
@@ -92,9 +95,12 @@ class Snapshots:
                     connection, compiled, work.partition_id_no, [work.mark.scope], only=snapshot
                 )
 
-    def reached_end(self, connection: Connection, work: MarkWork) -> None:
-        """The complete mark was read; whether its pages are all there is another question."""
-        connection.execute(
+    def reached_end(self, connection: Connection, work: MarkWork) -> bool:
+        """The complete mark was read; whether its pages are all there is another question.
+
+        False if the snapshot is over: a newer one began before.
+        """
+        found = connection.execute(
             _SQL["completed"],
             {
                 "partition_id": work.partition_id_no,
@@ -103,6 +109,7 @@ class Snapshots:
                 "stable": work.mark.stable,
             },
         )
+        return found.fetchone() is not None
 
     def complete(self, connection: Connection, work: MarkWork) -> list[Change] | None:
         """All pages are in the ledger: sweep, hold, or keep. None if the snapshot is over already."""

@@ -18,7 +18,8 @@ SELECT e.mapping_version, e.partition, e.generation, e."offset", e.index, e.part
     ORDER BY b.part, b.generation DESC, b."offset" DESC) b), 0)::int
 FROM gapless.exception e
 JOIN gapless.partition_id i ON i.id = e.partition_id
-JOIN gapless.page_ledger l USING (partition, generation, "offset", mapping_version)
+JOIN gapless.page_ledger l ON (l.partition, l.generation, l."offset", l.mapping_version)
+  = (e.partition, e.generation, e."offset", e.mapping_version)
 LEFT JOIN gapless.mapping_version v ON v.id = e.mapping_version
 LEFT JOIN LATERAL (SELECT max(began) AS began FROM gapless.snapshot
   WHERE e.plan = 'snapshot' AND partition_id = e.partition_id AND snapshot = e.scope

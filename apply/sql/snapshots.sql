@@ -13,6 +13,7 @@ GROUP BY i.text, s.snapshot
 -- A newer snapshot began: what was begun before it will never be complete.
 UPDATE gapless.snapshot SET state = 'dropped', note = 'a newer snapshot began before this was complete'
 WHERE partition_id = %(partition_id)s AND state = 'open' AND snapshot <> %(snapshot)s
+  AND (generation, began) < (%(generation)s::int2, %(began)s::bigint)
 RETURNING mapping_version, snapshot
 
 -- name: drop_marks
@@ -40,6 +41,7 @@ WHERE s.partition_id = w.partition_id AND s.snapshot = w.snapshot AND s.mapping_
 -- The complete mark was read; whether all its pages are there is asked beside this.
 UPDATE gapless.snapshot SET completed = %(completed)s, stable = %(stable)s
 WHERE partition_id = %(partition_id)s AND snapshot = %(snapshot)s AND state = 'open'
+RETURNING mapping_version
 
 -- name: rows
 -- The rows of a snapshot in one state, with what its complete mark said.
