@@ -1,0 +1,180 @@
+"""The relay on real servers: order per key, dead letters, two at once, the same id every time."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from typing import Any
+
+import psycopg
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from ops.relay import KafkaTrouble, Relay, decide
+from schemas.settings import Settings
+from tests.integration.ops.verbs import read, run
+from tests.integration.ops.written import Deployment
+
+
+def put(deployment: Deployment, key: str, sequence: int, topic: str | None = None) -> int:
+    with deployment.database() as db:
+        row = db.execute(
+            "INSERT INTO gapless.outbox (mapping, key, sequence, effect, type, topic,"
+            " idempotency_key, payload) VALUES ('orders', %s, %s, 'changed', 'order.changed', %s,"
+            " %s, %s) RETURNING id",
+            (
+                key, sequence, topic or deployment.settings.events, f"{key}/{sequence}",
+                Jsonb({"key": key, "sequence": sequence}),
+            ),
+        ).fetchone()  # fmt: skip
+    assert row is not None
+    return int(row[0])
+
+
+def published(deployment: Deployment) -> list[dict[str, str]]:
+    """Headers of all events in the topic, each partition in order."""
+    settings = deployment.settings
+    consumer = Consumer(
+        {"bootstrap.servers": settings.kafka, "group.id": "t", "enable.auto.commit": False}
+    )
+    found = []
+    try:
+        for number in range(settings.partitions):
+            where = TopicPartition(settings.events, number, 0)
+            ends = consumer.get_watermark_offsets(where, 10)
+            assert ends is not None
+            consumer.assign([where])
+            left = ends[1]
+            while left:
+                for message in consumer.consume(left, 1.0):
+                    assert message.error() is None
+                    headers = message.headers()
+                    assert isinstance(headers, list)
+                    found.append({n: v.decode() for n, v in headers if isinstance(v, bytes)})
+                    left -= 1
+    finally:
+        consumer.close()
+    return found
+
+
+def once(settings: Settings) -> None:
+    Relay(settings).run(threading.Event(), once=True)
+
+
+def states(deployment: Deployment) -> dict[int, str]:
+    with deployment.database() as db:
+        return dict(db.execute("SELECT id, state FROM gapless.outbox ORDER BY id").fetchall())
+
+
+def test_events_of_a_key_come_in_order_as_cloudevents(deployment: Deployment) -> None:
+    for sequence in range(1, 6):
+        for key in ("a", "b"):
+            put(deployment, key, sequence)
+    done = run(deployment.environment, "relay", "--once")
+    assert done.returncode == 0, done.stderr
+    by_key: dict[str, list[int]] = defaultdict(list)
+    for headers in published(deployment):
+        by_key[headers["ce_subject"]].append(int(headers["ce_sequence"]))
+        assert headers["ce_type"] == "order.changed"
+        assert headers["ce_id"] == f"{headers['ce_subject']}/{headers['ce_sequence']}"
+        assert headers["ce_source"] == "gapless/orders"
+        assert headers["ce_specversion"] == "1.0"
+    assert by_key == {"a": [1, 2, 3, 4, 5], "b": [1, 2, 3, 4, 5]}
+    assert set(states(deployment).values()) == {"sent"}
+
+
+def test_only_the_oldest_unsent_event_of_a_key_is_eligible(deployment: Deployment) -> None:
+    first, second = put(deployment, "a", 1), put(deployment, "a", 2)
+    with deployment.database() as db:
+        db.execute(
+            "UPDATE gapless.outbox SET due_at = now() + interval '1 h' WHERE id = %s", (first,)
+        )
+    once(deployment.settings)
+    assert states(deployment) == {first: "unsent", second: "unsent"}
+
+
+def test_a_dead_event_holds_up_its_key_until_somebody_decides(deployment: Deployment) -> None:
+    bad = put(deployment, "a", 1, topic=f"{deployment.lane.prefix}no-such-topic")
+    behind, other = put(deployment, "a", 2), put(deployment, "b", 1)
+    with deployment.database() as db:
+        db.execute("UPDATE gapless.outbox SET attempts = 9 WHERE id = %s", (bad,))
+    once(deployment.settings)
+    assert states(deployment) == {bad: "dead", behind: "unsent", other: "sent"}
+    (row, _) = read(deployment.environment, "events", "list")
+    assert (row["id"], row["state"], row["attempts"]) == (bad, "dead", 10)
+    found = read(deployment.environment, "status")
+    assert found["dead_events"] == 1
+    assert "dead events" in {trouble["kind"] for trouble in found["troubles"]}
+    assert run(deployment.environment, "events", "skip", str(bad)).returncode == 2
+    assert run(deployment.environment, "events", "skip", str(behind), "--note", "x").returncode == 2
+    done = run(deployment.environment, "events", "skip", str(bad), "--note", "topic is gone")
+    assert done.returncode == 0, done.stderr
+    once(deployment.settings)
+    assert states(deployment) == {bad: "skipped", behind: "sent", other: "sent"}
+
+
+def test_a_dead_event_can_be_tried_again(deployment: Deployment) -> None:
+    event = put(deployment, "a", 1)
+    with deployment.database() as db:
+        db.execute("UPDATE gapless.outbox SET state = 'dead', attempts = 10")
+        assert decide(db, "retry", event, by="me", note="")
+        assert not decide(db, "retry", event, by="me", note="")
+    once(deployment.settings)
+    assert states(deployment) == {event: "sent"}
+
+
+def test_two_relays_share_the_work_and_keep_the_order(deployment: Deployment) -> None:
+    for sequence in range(1, 9):
+        for key in "abcdefgh":
+            put(deployment, key, sequence)
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=Relay(deployment.settings).run, args=(stop,)) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        with deployment.database() as db:
+            for _ in range(600):
+                left = db.execute("SELECT count(*) FROM gapless.outbox WHERE state = 'unsent'")
+                row = left.fetchone()
+                if row == (0,):
+                    break
+                stop.wait(0.05)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(60)
+    by_key: dict[str, list[int]] = defaultdict(list)
+    for headers in published(deployment):
+        by_key[headers["ce_subject"]].append(int(headers["ce_sequence"]))
+    assert dict(by_key) == {key: list(range(1, 9)) for key in "abcdefgh"}
+
+
+def test_an_event_published_twice_has_the_same_id(deployment: Deployment) -> None:
+    put(deployment, "a", 1)
+    once(deployment.settings)
+    with deployment.database() as db:  # as after a crash between Kafka and Postgres
+        db.execute("UPDATE gapless.outbox SET state = 'unsent', sent_at = NULL")
+    once(deployment.settings)
+    first, second = published(deployment)
+    assert first["ce_id"] == second["ce_id"] == "a/1"
+
+
+def test_trouble_of_kafka_counts_no_attempt(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = put(deployment, "a", 1)
+    monkeypatch.setattr("ops.relay._DELIVERY_S", 1.0)
+    away = deployment.settings.model_copy(update={"kafka": "127.0.0.1:9"})
+    relay = Relay(away)
+    connection: psycopg.Connection[dict[str, Any]] = psycopg.connect(
+        away.postgres, row_factory=dict_row
+    )
+    with connection, pytest.raises(KafkaTrouble):
+        relay.publish(connection)
+    with deployment.database() as db:
+        row = db.execute("SELECT state, attempts FROM gapless.outbox WHERE id = %s", (event,))
+        assert row.fetchone() == ("unsent", 0)
