@@ -17,7 +17,7 @@ from schemas.log.reader import LogUnavailable
 from schemas.settings import Settings
 
 _VERIFICATION = "transaction.partition.verification.enable"
-_TIMEOUT_S = 15.0
+_TIMEOUT_S = 10.0
 
 
 @dataclass(slots=True)
@@ -48,6 +48,7 @@ class Cluster:
         """Refuses what would break a promise."""
         known = self._metadata()
         check_topics(self._settings, {t: len(m.partitions) for t, m in known.topics.items()})
+        self.members()  # may we use the group at all?
         self._check_brokers(known.brokers)
 
     def members(self) -> dict[str, str]:
@@ -57,8 +58,14 @@ class Cluster:
             future = self._admin.describe_consumer_groups([group], request_timeout=_TIMEOUT_S)
             found = future[group].result()
         except KafkaException as error:
-            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            code = error.args[0].code()
+            if code == KafkaError.GROUP_ID_NOT_FOUND:
                 return {}
+            if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                raise Refused(
+                    f"the group {group} may not be used: allow Read and Describe on it "
+                    f"(kafka-acls.sh --add --operation Read --operation Describe --group {group})"
+                ) from error
             raise self._fault(f"group {group} cannot be described", error) from error
         if found.state is ConsumerGroupState.DEAD:
             return {}
@@ -101,6 +108,7 @@ class Cluster:
         return None if entry is None else entry.value
 
     def _fault(self, doing: str, error: KafkaException) -> Exception:
+        self._admin.poll(0)  # serves what was reported meanwhile
         for said in self._reported.errors:
             if is_credential_fault(said):
                 return Refused(

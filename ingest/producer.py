@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from ingest import committer
 from ingest.committer import Head, Transaction
-from ingest.faults import Fenced, LogCut, Refused, fault_of, is_credential_fault
+from ingest.faults import LogCut, fault_of, is_credential_fault
 from schemas import codec
 from schemas.failpoints import Hit
 from schemas.log import config
@@ -201,11 +201,22 @@ class LogProducer:
             if is_credential_fault(said):
                 return fault_of(said, doing, self._id)
         if error.code() in _PURGED:
-            for said in reversed(self._reported):
-                fault = fault_of(said, doing, self._id)
-                if isinstance(fault, Fenced | Refused):
-                    return fault
+            error = self._why_purged() or error
         return fault_of(error, doing, self._id)
+
+    def _why_purged(self) -> KafkaError | None:
+        """What made librdkafka throw the queue away.
+
+        Only calls that need another state name it; this one is local and cannot succeed, since the
+        transaction is still begun.
+        """
+        try:
+            if self._producer is not None:
+                self._producer.begin_transaction()
+        except KafkaException as refusal:
+            found: KafkaError = refusal.args[0]
+            return found if found.code() != KafkaError._STATE else None
+        return None
 
 
 def _close(client: Producer) -> None:

@@ -41,6 +41,7 @@ class Child:
     ) -> None:
         names = ["kafka", "prefix", "partitions", "linger_s"]
         names += ["session_timeout_ms", "transaction_timeout_ms", "message_timeout_ms"]
+        names += ["kafka_config"] if settings.kafka_config else []
         given = {f"GAPLESS_{name.upper()}": str(getattr(settings, name)) for name in names}
         environment = {
             **os.environ,

@@ -1,0 +1,163 @@
+"""A broker that asks for a password and has ACLs: for tests of what a refused worker says."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from ops.stack.folder import FolderLock, free_port
+from ops.stack.java import kafka_jars
+from ops.stack.kafka import KafkaNode, node_settings
+from tests.stack import fresh_folder
+
+USER, PASSWORD = "gapless", "secret"
+_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_EVERYBODY = (
+    (ResourceType.TOPIC, "{prefix}", (AclOperation.READ, AclOperation.WRITE)),
+    (ResourceType.GROUP, "{prefix}", (AclOperation.READ,)),
+    (ResourceType.TRANSACTIONAL_ID, "{prefix}", (AclOperation.WRITE, AclOperation.DESCRIBE)),
+    (ResourceType.BROKER, "kafka-cluster", (AclOperation.DESCRIBE_CONFIGS,)),
+)
+
+
+@dataclass(frozen=True)
+class SecuredKafka:
+    """Its address, an administrator, and the properties file of the user that has ACLs only."""
+
+    address: str
+    admin: AdminClient
+    properties: Path
+    wrong_properties: Path
+    admin_properties: Path
+
+    def allow(self, prefix: str, without: ResourceType | None = None) -> None:
+        """Everything that ingest needs below `prefix`, except on `without`."""
+        bindings = [
+            self._binding(kind, name.format(prefix=prefix), operation)
+            for kind, name, operations in _EVERYBODY
+            if kind is not without
+            for operation in operations
+        ]
+        for created in self.admin.create_acls(bindings).values():
+            created.result(20)
+
+    def deny(self, topic: str, operation: AclOperation) -> None:
+        """Takes one operation on one topic away."""
+        binding = AclBinding(
+            ResourceType.TOPIC,
+            topic,
+            ResourcePatternType.LITERAL,
+            f"User:{USER}",
+            "*",
+            operation,
+            AclPermissionType.DENY,
+        )
+        for created in self.admin.create_acls([binding]).values():
+            created.result(20)
+
+    def revoke_all(self) -> None:
+        anything = AclBindingFilter(
+            ResourceType.ANY,
+            None,  # type: ignore[arg-type]  # any, as the library documents it
+            ResourcePatternType.ANY,
+            f"User:{USER}",
+            None,  # type: ignore[arg-type]
+            AclOperation.ANY,
+            AclPermissionType.ANY,
+        )
+        for deleted in self.admin.delete_acls([anything]).values():
+            deleted.result(20)
+
+    @staticmethod
+    def _binding(kind: ResourceType, name: str, operation: AclOperation) -> AclBinding:
+        whole = kind is ResourceType.BROKER
+        pattern = ResourcePatternType.LITERAL if whole else ResourcePatternType.PREFIXED
+        return AclBinding(
+            kind, name, pattern, f"User:{USER}", "*", operation, AclPermissionType.ALLOW
+        )
+
+
+@contextmanager
+def secured_kafka() -> Iterator[SecuredKafka]:
+    """One broker of its own, gone afterwards."""
+    folder = fresh_folder()
+    lock = FolderLock(folder)
+    lock.acquire()
+    node = KafkaNode(folder / "kafka", lock, 1)
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    files = {name: folder / f"{name}.properties" for name in ("admin", "user", "wrong")}
+    _write_login(files["admin"], "admin", "admin")
+    _write_login(files["user"], USER, PASSWORD)
+    _write_login(files["wrong"], USER, "not it")
+    try:
+        controller = free_port({port})
+        node.launch(
+            _properties(folder, port, controller), secrets.token_urlsafe(16), kafka_jars(print)
+        )
+        admin = AdminClient(
+            {**_login("admin", "admin"), "bootstrap.servers": address, "log_level": 0}
+        )
+        node.wait_ready(lambda: _answers(admin))
+        yield SecuredKafka(address, admin, files["user"], files["wrong"], files["admin"])
+    finally:
+        node.kill()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _login(user: str, password: str) -> dict[str, str | int | float | bool]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": password,
+    }
+
+
+def _write_login(file: Path, user: str, password: str) -> None:
+    file.write_text("".join(f"{name}={value}\n" for name, value in _login(user, password).items()))
+
+
+def _answers(admin: AdminClient) -> bool:
+    try:
+        return bool(admin.list_topics(timeout=5).brokers)
+    except KafkaException:
+        return False
+
+
+def _properties(folder: Path, port: int, controller: int) -> dict[str, str]:
+    users = f'user_admin="admin" user_{USER}="{PASSWORD}"'
+    return {
+        **node_settings(1),
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listeners": f"SASL_PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"SASL_PLAINTEXT://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            f'{_LOGIN} required username="admin" password="admin" {users};'
+        ),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin;User:ANONYMOUS",
+        "log.dirs": str(folder / "data"),
+    }
