@@ -27,6 +27,7 @@ _DROPPED_HEADERS = frozenset(
     {"set-cookie", "authorization", "www-authenticate", "connection", "transfer-encoding"}
 )
 HEADER_BYTES_MAX = 1024
+LINK_BYTES_MAX = 16_384
 
 
 class FetchFailed(Exception):
@@ -257,8 +258,7 @@ def _headers(found: Mapping[str, str]) -> dict[str, str]:
         lower = name.lower()
         if lower in _DROPPED_HEADERS:
             continue
-        if lower not in ("link",):
-            value = value[:HEADER_BYTES_MAX]
+        value = value[: LINK_BYTES_MAX if lower == "link" else HEADER_BYTES_MAX]
         kept[lower] = f"{kept[lower]}, {value}" if lower in kept else value
     return kept
 

@@ -1,0 +1,72 @@
+"""What an operator's decision makes of the state of a partition id. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from msgspec.structs import replace as changed
+
+from ingest.emission import StreamState
+from ingest.plans.ranges import advanced, as_done, done_ranges, failed_ranges, to_text, to_us
+from schemas.records import Blocked, Control, PlanState
+
+PAUSED = "paused by "
+
+
+def is_paused(state: StreamState) -> bool:
+    """Whether an operator paused this partition id; only `resume` ends that."""
+    return state.blocked is not None and state.blocked.reason.startswith(PAUSED)
+
+
+def obey(state: StreamState, control: Control) -> StreamState:
+    """The state after `control`, which is known to concern this partition id."""
+    if control.action == "pause":
+        reason = f"{PAUSED}{control.by}: {control.note}"
+        return replace(state, blocked=Blocked(reason, control.at, "gapless control resume"))
+    if control.action == "resume":
+        return replace(state, blocked=None, not_before=None)
+    if control.action == "reset":
+        plans = {
+            name: plan
+            for name, plan in state.plans.items()
+            if control.plan is not None and name != control.plan
+        }
+        return replace(state, plans=plans, blocked=_unless_paused(state), not_before=None)
+    if control.action == "snapshot_now":
+        return _snapshot_due(state)
+    return _accepted(state, control)
+
+
+def _unless_paused(state: StreamState) -> Blocked | None:
+    return state.blocked if is_paused(state) else None
+
+
+def _snapshot_due(state: StreamState) -> StreamState:
+    plan = state.plans.get("snapshot")
+    if plan is None:
+        return state  # none was ever made: one is due anyway
+    return replace(state, plans={**state.plans, "snapshot": changed(plan, polled_at=None)})
+
+
+def _accepted(state: StreamState, control: Control) -> StreamState:
+    """Failed intervals that lie within the named one count as searched from now on."""
+    plan = state.plans.get("interval")
+    if plan is None or plan.complete_before is None:
+        return state
+    accepted = [f for f in plan.failed if _within(f.start, f.end, control)]
+    if not accepted:
+        return state
+    rest = [f for f in plan.failed if f not in accepted]
+    found = changed(plan, failed=rest)
+    stretches = [(to_us(f.start), to_us(f.end)) for f in accepted]
+    before, done = advanced(
+        to_us(plan.complete_before), [*done_ranges(found), *stretches], failed_ranges(found)
+    )
+    after: PlanState = changed(found, complete_before=to_text(before), done=as_done(done))
+    return replace(state, plans={**state.plans, "interval": after})
+
+
+def _within(start: str, end: str, control: Control) -> bool:
+    from_start = control.start is None or to_us(control.start) <= to_us(start)
+    to_end = control.end is None or to_us(end) <= to_us(control.end)
+    return from_start and to_end

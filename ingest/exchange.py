@@ -1,0 +1,215 @@
+"""One question to the provider until it has an answer: turns, credentials, retries, error rules.
+
+Gives a whole answer, a refusal that a plan understands, a time to wait until, or a stall; faults of
+the source are never exceptions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from ingest import metrics
+from ingest.auth import AuthFailed, Credential, Proof
+from ingest.clock import ServerClock
+from ingest.http import Fetched, FetchFailed, FetchRefused, Http, parsed
+from ingest.limits import Limiter
+from ingest.plans.protocol import Refusal, Stall
+from ingest.requests import Request
+from ingest.responses import Answer, Verdict, judge
+from ingest.retry import backoff_s
+from schemas.definitions.secrets import Secrets, SecretUnavailable
+from schemas.definitions.source import Action, ErrorRule, LimitsSpec
+
+_log = structlog.get_logger(__name__)
+US = 1_000_000
+PARK_S = 3600.0
+"""How long a parked partition id waits where nobody says until when."""
+_REFUSALS = {
+    Action.TOKEN_EXPIRED: Refusal.TOKEN_EXPIRED,
+    Action.SPLIT_INTERVAL: Refusal.SPLIT,
+    Action.SOURCE_GAP: Refusal.GAP,
+}
+_GATEWAY_TIMEOUT = 504
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """A whole answer that the rules accept; `empty`: a rule says to treat it as an empty page."""
+
+    fetched: Fetched
+    answer: Answer
+    url: str
+    empty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WaitUntil:
+    """Not before this time (microseconds, local clock); why, for people."""
+
+    at: int
+    why: str
+
+
+Outcome = Got | Refusal | WaitUntil | Stall
+
+
+@dataclass(slots=True)
+class Access:
+    """How one credential of a source is asked; shared by its partition ids."""
+
+    source: str
+    http: Http
+    credential: Credential
+    limiter: Limiter
+    clock: ServerClock
+    secrets: Secrets
+    limits: LimitsSpec
+    now_us: Callable[[], int]
+    share: Callable[[], float] = random.random
+    asked_time: bool = False
+
+
+class Exchange:
+    """The retries of one question. `can_split`: a smaller question may stand in for a slow one."""
+
+    def __init__(
+        self, access: Access, request: Request, rules: Sequence[ErrorRule], *, can_split: bool
+    ) -> None:
+        self._access, self._request, self._rules = access, request, rules
+        self._can_split = can_split
+        self._refreshed = False
+        self._why = ""
+
+    async def run(self) -> Outcome:
+        """Asks until there is an outcome; bounded by `attempts`, each wait by `wait_max`."""
+        access = self._access
+        for attempt in range(1, access.limits.attempts + 1):
+            try:
+                outcome = await self._once(attempt)
+            except FetchFailed as error:
+                if error.slow and self._can_split:
+                    return Refusal.SLOW
+                self._why = str(error)
+                metrics.FETCHES.labels(access.source, "failed").inc()
+                outcome = None
+                if attempt < access.limits.attempts:
+                    await asyncio.sleep(backoff_s(attempt, access.share()))
+            except (FetchRefused, SecretUnavailable, AuthFailed) as error:
+                metrics.FETCHES.labels(access.source, "refused").inc()
+                return Stall(self._scrubbed(str(error)), _help_for(error))
+            if outcome is not None:
+                return outcome
+        return Stall(
+            self._scrubbed(f"no answer after {access.limits.attempts} attempts: {self._why}"),
+            "the provider answering again; it is asked at every schedule",
+        )
+
+    async def _once(self, attempt: int) -> Outcome | None:
+        """One request; None: try again (any wait is over)."""
+        access = self._access
+        async with access.limiter.turn():
+            proof = await access.credential.proof()
+            got = await self._fetch(proof)
+        verdict = judge(got.answer, self._rules, self._server_now(got.fetched))
+        metrics.fetched(access.source, verdict.action.value, got.fetched.elapsed_us / US)
+        if verdict.action is not Action.RATE_LIMITED:
+            access.limiter.answered()
+        if verdict.action is Action.SUCCESS:
+            return got
+        if verdict.action is Action.TREAT_AS_EMPTY:
+            return Got(got.fetched, got.answer, got.url, empty=True)
+        if verdict.action in _REFUSALS:
+            return _REFUSALS[verdict.action]
+        self._why = f"{self._request.method} answered {got.answer.status}"
+        return await self._react(verdict, got, attempt)
+
+    async def _react(self, verdict: Verdict, got: Got, attempt: int) -> Outcome | None:
+        action, status = verdict.action, got.answer.status
+        if action is Action.REFRESH_CREDENTIALS and not self._refreshed:
+            self._refreshed = True
+            self._access.credential.refresh()
+            return None
+        if action is Action.REFRESH_CREDENTIALS:
+            return Stall(
+                f"the provider refuses the credentials ({status})",
+                "a valid secret where `auth` refers to, or correct `auth`",
+            )
+        if action is Action.PARK:
+            wait = PARK_S if verdict.wait_s is None else verdict.wait_s
+            return self._until(wait, f"parked by a rule ({status})")
+        if action is Action.RATE_LIMITED or action is Action.RETRY:
+            if status == _GATEWAY_TIMEOUT and self._can_split:
+                return Refusal.SLOW
+            return await self._again(verdict, status, attempt)
+        return Stall(
+            f"the provider answered {status}, which no rule names",
+            "correct the request; or say in `errors` what this answer means",
+        )
+
+    async def _again(self, verdict: Verdict, status: int, attempt: int) -> Outcome | None:
+        access, throttled = self._access, verdict.action is Action.RATE_LIMITED
+        wait = verdict.wait_s
+        if wait is None:
+            wait = backoff_s(attempt, access.share())
+        if throttled:
+            access.limiter.throttled(min(wait, access.limits.wait_max_s))
+        if wait > access.limits.wait_max_s:
+            return self._until(wait, f"the provider asks to wait ({status})")
+        if attempt == access.limits.attempts:
+            return self._until(wait, f"throttled ({status})") if throttled else None
+        if not throttled:
+            await asyncio.sleep(wait)
+        return None  # a throttled one waits for its turn
+
+    async def _fetch(self, proof: Proof) -> Got:
+        access, request = self._access, self._request
+        url = request.link or access.http.url_of(request.path)
+        fetched = await access.http.fetch(
+            request.method,
+            url,
+            params=request.params,
+            headers={**request.headers, **proof.headers},
+            body=request.body,
+            proof_params=proof.params,
+        )
+        if fetched.server_time is not None:
+            access.clock.observe(fetched.requested_at, fetched.received_at, fetched.server_time)
+        answer = Answer(fetched.status, fetched.headers, parsed(fetched.body))
+        return Got(fetched, answer, url)
+
+    def _server_now(self, fetched: Fetched) -> int:
+        return fetched.server_time or self._access.clock.now(fetched.received_at).server
+
+    def _until(self, wait_s: float, why: str) -> WaitUntil:
+        return WaitUntil(self._access.now_us() + int(wait_s * US), why)
+
+    def _scrubbed(self, text: str) -> str:
+        return self._access.secrets.scrubber.text(text)
+
+
+def _help_for(error: Exception) -> str:
+    if isinstance(error, SecretUnavailable):
+        return "set what the reference names"
+    if isinstance(error, AuthFailed):
+        return "correct `auth`, or the secrets that it refers to"
+    return "correct the definition, or the provider answering rightly"
+
+
+async def learn_clock(access: Access) -> None:
+    """Ask once for nothing but the time, so that no interval ends in the provider's future."""
+    if access.clock.known or access.asked_time:
+        return
+    access.asked_time = True
+    try:
+        async with access.limiter.turn():
+            found = await access.http.fetch("HEAD", access.http.base_url)
+    except (FetchFailed, FetchRefused) as error:
+        _log.info("the provider did not tell its time", source=access.source, error=str(error))
+        return
+    if found.server_time is not None:
+        access.clock.observe(found.requested_at, found.received_at, found.server_time)
