@@ -127,6 +127,8 @@ class Reader:
     def _turn(self) -> None:
         self._obey()
         if not self._reading:
+            if self._batch.parts:
+                self._cut(drained=True)
             self._stop.wait(_POLL_S)
             return
         messages = self._consumer.consume(_POLL_RECORDS, _POLL_S)

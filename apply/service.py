@@ -53,6 +53,17 @@ def run(settings: Settings, definitions: Definitions, *, hit: Hit = failpoints.n
     stop = threading.Event()
     _on_signals(stop)
     metrics.expose(settings.metrics_port)
+    return serve(settings, definitions, stop, hit=hit)
+
+
+def serve(
+    settings: Settings,
+    definitions: Definitions,
+    stop: threading.Event,
+    *,
+    hit: Hit = failpoints.none,
+) -> int:
+    """The same until `stop` is set, without signals and metrics' port."""
     try:
         mappings = _mappings(settings, definitions, stop)
     except NotPrepared as error:
