@@ -50,7 +50,13 @@ def assemble(
         troubles=tuple(troubles(settings, now_us, found, log_facts, sink_facts, expected)),
         unsent_events=outbox.get("unsent", 0),
         dead_events=outbox.get("dead", 0),
+        open_transactions=_open_transactions(log_facts),
     )
+
+
+def _open_transactions(log: LogFacts | None) -> tuple[tuple[int, int], ...]:
+    since_ms = log.open_since_ms if log else {}
+    return tuple((number, at_ms * 1000) for number, at_ms in sorted(since_ms.items()))
 
 
 class _Builder:

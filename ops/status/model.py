@@ -141,7 +141,10 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The whole deployment. `kafka`, `postgres`: None, or why they could not be asked."""
+    """The whole deployment. `kafka`, `postgres`: None, or why they could not be asked.
+
+    `open_transactions`: (log partition, append time of its oldest undecided record).
+    """
 
     read_at: int
     kafka: str | None
@@ -150,3 +153,4 @@ class Status:
     troubles: tuple[Trouble, ...]
     unsent_events: int = 0
     dead_events: int = 0
+    open_transactions: tuple[tuple[int, int], ...] = ()
