@@ -79,10 +79,11 @@ class CursorPlan:
             if pending is None and page.records:
                 return Step(state, stall=_no_cursor())
         turned = self._walker.turn(walk, page)
-        if turned.stall is not None:
+        if turned.outcome is Outcome.STALL:
             return Step(state, stall=turned.stall)
-        if turned.outcome is Outcome.BEGIN:
-            return Step(replace(state, walk=None, cursor_pending=None))
+        if turned.outcome in (Outcome.BEGIN, Outcome.INCOMPLETE):
+            begun = replace(state, walk=None, cursor_pending=None)
+            return Step(begun, stall=turned.stall)
         state = replace(state, walk=turned.walk, cursor_pending=pending)
         if self._by_cursor and page.cursor is not None:
             state = replace(state, cursor=page.cursor, cursor_issued_at=page.at.local)

@@ -76,7 +76,7 @@ class IntervalPlan:
         self._retention_us = retention_us
         self._slow_us = slow_us
         self._by_start, self._by_end = by_start, by_end
-        self._unit = spec.granularity_us
+        self._unit = max(spec.granularity_us, spec.format.unit_us)
         self._width_min = max(spec.width_min_us, self._unit)
         self._walker = Walker(spec.request.pages, nonce)
         # Of this poll: its end, how far it has opened intervals, when it began.
@@ -100,7 +100,7 @@ class IntervalPlan:
         spec = self._spec
         self._end = floor_to(now.server - (spec.settle_us or 0), self._unit)
         self._began, self._too_wide, self._retry_failed = now.local, None, False
-        lookback = spec.lookback_us or 0
+        lookback = self._lookback()
         lowest = self._lowest(now)
         if state.complete_before is None:
             if lowest is None:
@@ -153,10 +153,10 @@ class IntervalPlan:
         if capped and self._middle(interval) is not None:
             return self._split(state, "result cap", page.at)
         turned = self._walker.turn(walk, page, beyond=self._beyond(times, ask))
-        if turned.stall is not None:
+        if turned.outcome is Outcome.STALL:
             return Step(ask.state, stall=turned.stall)
-        if turned.outcome is Outcome.BEGIN:
-            return Step(with_walk(state, None))
+        if turned.outcome in (Outcome.BEGIN, Outcome.INCOMPLETE):
+            return Step(with_walk(state, None), stall=turned.stall)
         state = with_walk(state, turned.walk)
         if turned.outcome is Outcome.MORE:
             return Step(state, log=turned.log)
@@ -189,6 +189,11 @@ class IntervalPlan:
         if self._spec.start_us is not None:
             return floor_to(self._spec.start_us, self._unit)
         return self._horizon(now)
+
+    def _lookback(self) -> int:
+        """Never so long that every poll would look for what the provider has purged."""
+        lookback = self._spec.lookback_us or 0
+        return lookback if self._retention_us is None else min(lookback, self._retention_us // 2)
 
     def _horizon(self, now: Now) -> int | None:
         return horizon(self._retention_us, now.server_max, self._unit)

@@ -18,7 +18,6 @@ from ingest.plans.ranges import (
     as_done,
     done_ranges,
     failed_ranges,
-    minus,
     scope_of,
     to_text,
     to_us,
@@ -37,7 +36,6 @@ from schemas.records import (
 
 FAILED_MAX = 64
 RETRY = "retry"
-_BEFORE_ALL = -(1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +72,6 @@ class Marker:
 def range_of(interval: OpenInterval) -> Range:
     """An open interval in microseconds."""
     return to_us(interval.start), to_us(interval.end)
-
-
-def covered(state: PlanState) -> list[Range]:
-    """All that needs no more asking: complete, or lost for good."""
-    before = to_us(state.complete_before) if state.complete_before else _BEFORE_ALL
-    return [(_BEFORE_ALL, before), *done_ranges(state)]
 
 
 def settled(state: PlanState, stretch: Range, rest: Sequence[OpenInterval]) -> PlanState:
@@ -206,10 +198,14 @@ def with_walk(state: PlanState, walk: Walk | None) -> PlanState:
 def lost(
     state: PlanState, stretch: Range, reason: str, marker: Marker, at: int
 ) -> tuple[PlanState, tuple[Mark, ...]]:
-    """The provider has `stretch` no more: what of it was never complete is a gap. `open` stays."""
-    gaps = minus(stretch, covered(state))
-    marks = tuple(marker.mark("gap", gap, at, reason=reason) for gap in gaps)
-    return settled(state, stretch, state.open), marks
+    """The provider has `stretch` no more, and it was to be read: a gap. `open` stays.
+
+    Also where it was complete before: it was to be read again for late arrivals.
+    """
+    if stretch[0] >= stretch[1]:
+        return state, ()
+    mark = marker.mark("gap", stretch, at, reason=reason)
+    return settled(state, stretch, state.open), (mark,)
 
 
 def bisected(

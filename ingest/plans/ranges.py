@@ -51,20 +51,6 @@ def coalesced(ranges: Iterable[Range]) -> list[Range]:
     return merged
 
 
-def minus(whole: Range, holes: Iterable[Range]) -> list[Range]:
-    """What is left of `whole` without `holes`."""
-    left, at = [], whole[0]
-    for start, end in coalesced(holes):
-        if end <= at or start >= whole[1]:
-            continue
-        if start > at:
-            left.append((at, start))
-        at = max(at, end)
-    if at < whole[1]:
-        left.append((at, whole[1]))
-    return left
-
-
 def run_end(at: int, ranges: Iterable[Range]) -> int:
     """How far a contiguous run of `ranges` reaches that touches `at`."""
     for start, end in coalesced(ranges):

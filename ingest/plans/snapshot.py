@@ -87,7 +87,9 @@ class SnapshotPlan:
             return Step(replace(_given_up(state), polled_at=walk.started_at))
         turned = self._walker.turn(walk, page)
         if turned.outcome is Outcome.STALL:
-            return self._stalled(state, turned.walk, turned.log, turned.stall)
+            return Step(state, stall=turned.stall)
+        if turned.outcome is Outcome.INCOMPLETE:
+            return self._give_up(state, turned.walk, turned.log, turned.stall)
         if turned.outcome is Outcome.BEGIN:
             return Step(_given_up(state))
         state = replace(state, walk=turned.walk)
@@ -125,23 +127,13 @@ class SnapshotPlan:
         if restarts > RESTARTS_MAX:
             why = f"the token of the listing expired {restarts} times before it ended"
             stall = Stall(why, "a larger `pages.size`, or paging by {last.id}")
-            return self._stalled(state, walk, False, stall, give_up=True)
+            return self._give_up(state, walk, False, stall)
         self._walker.forget()
         again = replace(walk, page=1, token=None, token_at=None, last_id=None, restarts=restarts)
         return Step(replace(state, walk=again))
 
-    def _stalled(
-        self,
-        state: PlanState,
-        walk: Walk,
-        log: bool,
-        stall: Stall | None,
-        *,
-        give_up: bool = False,
-    ) -> Step:
-        """A page that was logged ends an incomplete listing: the next begins when it is due."""
-        if not (log or give_up):
-            return Step(state, stall=stall)
+    def _give_up(self, state: PlanState, walk: Walk, log: bool, stall: Stall | None) -> Step:
+        """An incomplete listing; the next one begins when it is due."""
         self._wanted = False
         after = replace(_given_up(replace(state, walk=walk)), polled_at=walk.started_at)
         return Step(after, log=log, stall=stall)

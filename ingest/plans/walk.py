@@ -36,7 +36,8 @@ class Outcome(Enum):
     AGAIN = auto()  # over, but it proves nothing yet: walk once more
     END = auto()  # over and proven
     BEGIN = auto()  # too many passes: begin the scope again, forget what it named
-    STALL = auto()
+    STALL = auto()  # this page cannot be got past; it is asked for again
+    INCOMPLETE = auto()  # walked as often as is sensible, and still nothing is proven
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +167,12 @@ class Walker:
         shifts = not (pages is None or pages.stable or pages.turn is Turn.CURSOR)
         proven = not (shifts and several) or (memory.walks > 0 and not memory.found_new)
         if proven and not short:
+            self.forget()  # the same scope may be walked again one day, in a pass of its own
             return Turned(Outcome.END, after, log)
         walks = memory.walks + 1
         if walks >= WALKS_MAX:
             self.forget()
-            return Turned(Outcome.STALL, after, log, _incomplete(walks, short))
+            return Turned(Outcome.INCOMPLETE, after, log, _incomplete(walks, short))
         self._memory = Memory(after.scope, self._nonce(), known=memory.known)
         self._memory.walks = walks
         again = replace(after, page=1, token=None, token_at=None, last_id=None)
