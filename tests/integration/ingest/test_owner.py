@@ -80,7 +80,7 @@ class Scene:
             found = log.checkpoints(self.settings).get(owner)
             return 0 if found is None else (found.plans["interval"].width_us or 1) - 1
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await asyncio.to_thread(covered) < count:
                 self._raise_faults()
 
