@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from ingest.control import is_paused
 from ingest.emission import StreamState
 
 _US = 1_000_000
@@ -66,14 +67,24 @@ class Once:
 
 
 def unfinished(state: StreamState | None, due_at: int, now: int) -> bool:
-    """Whether a partition id has work left: due, waiting, blocked, or in the middle of a walk."""
-    if state is None or due_at <= now or state.blocked is not None:
+    """Whether a partition id has work left: due, waiting, or in the middle of a walk.
+
+    What is blocked has none that a further run could do: `blocked` says so.
+    """
+    if state is not None and state.blocked is not None:
+        return False
+    if state is None or due_at <= now:
         return True
     if state.not_before is not None and state.not_before > now:
         return True
     return any(
         plan.open or plan.walk is not None or plan.tombstone_due for plan in state.plans.values()
     )
+
+
+def blocked(state: StreamState | None) -> bool:
+    """Whether an operator must do something, other than ending a pause of his."""
+    return state is not None and state.blocked is not None and not is_paused(state)
 
 
 class Tail:

@@ -18,6 +18,7 @@ from prometheus_client.registry import REGISTRY, Collector
 from ingest.emission import StreamState
 
 _US = 1_000_000
+_REASON_CHARACTERS = 80
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 # Fetch side: one observation of a request, from its start to the decoded answer.
@@ -114,7 +115,9 @@ class Claims(Collector):
             states = list(self._states.items())
         for partition_id, (state, limits) in states:
             if state.blocked is not None:
-                blocked.add_metric([partition_id, state.blocked.reason], 1)
+                # what stands behind the colon is for people, and may be long
+                reason = state.blocked.reason.partition(":")[0][:_REASON_CHARACTERS]
+                blocked.add_metric([partition_id, reason], 1)
             behind, kept = lag_s(state, now), horizon_s(state, limits)
             if behind is not None:
                 lag.add_metric([partition_id], behind)

@@ -40,6 +40,7 @@ class Owner:
         self._stop = asyncio.Event()
         self._faults = 0
         self.unfinished: list[str] = sorted(pollers)
+        self.blocked: list[str] = []
 
     def stop(self) -> None:
         """Ends the polls, finishes what is fetched, gives the partition up."""
@@ -106,7 +107,7 @@ class Owner:
             try:
                 await ownership.run(self._stop)
             finally:
-                self.unfinished = ownership.unfinished
+                self.unfinished, self.blocked = ownership.unfinished, ownership.blocked
                 if ownership.committed > int(restored.heal):
                     self._faults = 0
         except BaseException:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from ingest import committer, metrics
-from ingest.budget import Pace, Tail, unfinished
+from ingest.budget import Pace, Tail, blocked, unfinished
 from ingest.buffer import Buffer, ByteBudget, Held
 from ingest.committer import Head, Limits, Transaction
 from ingest.decisions import Decisions
@@ -70,6 +70,8 @@ class Ownership:
         """The state after everything emitted so far; not durable yet."""
         self.unfinished: list[str] = sorted(pollers)
         """Partition ids that have work left; known when `run` has returned."""
+        self.blocked: list[str] = []
+        """Partition ids that need an operator; known when `run` has returned."""
         self.committed = 0
         self._begun = time.monotonic()
         self._tick_due_s = self._begun + self._first_tick_s()
@@ -105,6 +107,7 @@ class Ownership:
                 if task.done():
                     task.result()
             self.unfinished = polls.unfinished
+            self.blocked = [name for name in self._pollers if blocked(self.latest.get(name))]
         finally:
             forget()
             await polls.stop()

@@ -36,7 +36,7 @@ _JOIN_S = 30.0
 _LEADERS_S = 10.0
 _LOOK_S = 0.5
 
-OK, UNREACHABLE, REFUSED, MORE_TO_DO, BUSY = 0, 3, 4, 5, 6
+OK, BLOCKED, UNREACHABLE, REFUSED, MORE_TO_DO, BUSY = 0, 1, 3, 4, 5, 6
 
 
 def now_us() -> int:
@@ -194,6 +194,15 @@ class _Occasion:
             left = worker.unfinished
             _log.info("more to do", partition_ids=left[:20], count=len(left))
             return MORE_TO_DO
+        if worker.blocked:
+            names = worker.blocked
+            _log.error(
+                "blocked",
+                partition_ids=names[:20],
+                count=len(names),
+                hint="`gapless status` says what blocks and what unblocks it",
+            )
+            return BLOCKED
         return OK
 
     async def _joined(self, stop: asyncio.Event) -> int | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ingest.control import obey
 from ingest.metrics import Horizon
 from ingest.pollers import Pollers
@@ -23,17 +21,18 @@ async def run(
     once: bool = False,
     budget_s: float | None = None,
 ) -> int:
-    """Runs until told to stop, with `once` until all that is due is durable; the exit code.
+    """Runs until SIGTERM or SIGINT, with `once` until nothing is left or the budget is spent.
 
-    Raises DefinitionError if the definitions have faults.
+    Returns the exit code: 0 done, 1 something is blocked and needs an operator, 3 Kafka does not
+    answer, 4 refused, 5 more to do, 6 busy. Raises DefinitionError.
     """
-    checked = definitions.check()
-    pollers = Pollers(checked, settings, hit)
+    definitions.check()
+    pollers = Pollers(definitions, settings, hit)
     work = Work(
         pollers_of=pollers.of,
         obey=obey,
-        horizon_of=horizons(checked),
-        reserves_s=[source.limits.reserve_s for source in checked.sources.values()],
+        horizon_of=lambda partition_id: horizon_of(definitions, partition_id),
+        reserves_s=tuple(source.limits.reserve_s for source in definitions.sources.values()),
     )
     try:
         return await run_process(settings, work, hit=hit, once=once, budget_s=budget_s)
@@ -41,16 +40,13 @@ async def run(
         await pollers.close()
 
 
-def horizons(definitions: Definitions) -> Callable[[str], Horizon]:
-    """How long the provider keeps what a partition id reads, as declared."""
-
-    def horizon_of(partition_id: str) -> Horizon:
-        source, stream, _ = keys.split_partition_id(partition_id)
-        found = definitions.sources.get(source)
-        spec = found.streams.get(stream) if found is not None else None
-        if spec is None:
-            return Horizon()
-        cursor_s = spec.changes.lifetime_s if isinstance(spec.changes, CursorSpec) else None
-        return Horizon(spec.upstream_retention_s, cursor_s)
-
-    return horizon_of
+def horizon_of(definitions: Definitions, partition_id: str) -> Horizon:
+    """What the provider of a partition id declares to keep; nothing for one no longer defined."""
+    source_name, stream_name, _ = keys.split_partition_id(partition_id)
+    source = definitions.sources.get(source_name)
+    stream = source.streams.get(stream_name) if source is not None else None
+    if stream is None:
+        return Horizon()
+    changes = stream.changes
+    lifetime_s = changes.lifetime_s if isinstance(changes, CursorSpec) else None
+    return Horizon(stream.upstream_retention_s, lifetime_s)

@@ -82,6 +82,11 @@ class Worker:
         """Partition ids of ended owners that have work left."""
         return sorted(name for owner in self._owners.values() for name in owner.unfinished)
 
+    @property
+    def blocked(self) -> list[str]:
+        """Partition ids of ended owners that need an operator."""
+        return sorted(name for owner in self._owners.values() for name in owner.blocked)
+
     async def change(self) -> None:
         """Waits until partitions came or went, an owner ended, or `wake` was called."""
         await self._changed.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.budget import SHUTDOWN_S, Once, Tail, reserve_s, unfinished
+from ingest.budget import SHUTDOWN_S, Once, Tail, blocked, reserve_s, unfinished
 from ingest.emission import StreamState
 from schemas.records import Blocked, OpenInterval, PlanState, Walk
 
@@ -24,7 +24,8 @@ def plan(**changes: object) -> StreamState:
         (DONE, 5 * S, True),
         (StreamState(not_before=6 * S), 9 * S, True),
         (StreamState(not_before=4 * S), 9 * S, False),
-        (StreamState(blocked=Blocked("x", 1, "y")), 9 * S, True),
+        (StreamState(blocked=Blocked("x", 1, "y")), 9 * S, False),
+        (StreamState(blocked=Blocked("x", 1, "y")), 1 * S, False),
         (plan(walk=Walk(scope="s")), 9 * S, True),
         (plan(open=[OpenInterval(start="a", end="b", reason="new")]), 9 * S, True),
         (plan(tombstone_due=["s1"]), 9 * S, True),
@@ -32,6 +33,12 @@ def plan(**changes: object) -> StreamState:
 )
 def test_what_is_unfinished(state: StreamState | None, due_at: int, left: bool) -> None:
     assert unfinished(state, due_at, 5 * S) is left
+
+
+def test_what_is_blocked_needs_an_operator_unless_he_paused_it() -> None:
+    assert blocked(StreamState(blocked=Blocked("credentials: 401", 1, "set the token")))
+    assert not blocked(StreamState(blocked=Blocked("paused by ann: holiday", 1, "resume")))
+    assert not blocked(None)
 
 
 def test_no_request_begins_in_the_reserve() -> None:
