@@ -24,9 +24,9 @@ class NotJson(ValueError):
 
 def locate(text: bytes, steps: Sequence[str | int]) -> Span | None:
     """Where the value at a path begins and ends; None if there is none."""
-    start = _skip(text, 0)
+    start = skip_space(text, 0)
     end = value_end(text, start)
-    if _skip(text, end) != len(text):
+    if skip_space(text, end) != len(text):
         raise NotJson(f"something follows the value, at byte {end}")
     for step in steps:
         found = _member(text, start, step) if isinstance(step, str) else _element(text, start, step)
@@ -63,40 +63,40 @@ def value_end(text: bytes, start: int) -> int:
 
 def elements(text: bytes, start: int) -> Iterator[Span]:
     """The elements of the array that begins at `start`."""
-    at = _skip(text, start + 1)
+    at = skip_space(text, start + 1)
     if text[at : at + 1] == b"]":
         return
     while True:
         end = value_end(text, at)
         yield at, end
-        at = _skip(text, end)
+        at = skip_space(text, end)
         separator = text[at : at + 1]
         if separator == b"]":
             return
         if separator != b",":
             raise NotJson(f"expected a comma at byte {at}")
-        at = _skip(text, at + 1)
+        at = skip_space(text, at + 1)
 
 
 def _members(text: bytes, start: int) -> Iterator[tuple[str, Span]]:
-    at = _skip(text, start + 1)
+    at = skip_space(text, start + 1)
     if text[at : at + 1] == b"}":
         return
     while True:
         key_end = _string_end(text, at)
-        colon = _skip(text, key_end)
+        colon = skip_space(text, key_end)
         if text[colon : colon + 1] != b":":
             raise NotJson(f"expected a colon at byte {colon}")
-        value = _skip(text, colon + 1)
+        value = skip_space(text, colon + 1)
         end = value_end(text, value)
         yield _key(text[at:key_end]), (value, end)
-        at = _skip(text, end)
+        at = skip_space(text, end)
         separator = text[at : at + 1]
         if separator == b"}":
             return
         if separator != b",":
             raise NotJson(f"expected a comma at byte {at}")
-        at = _skip(text, at + 1)
+        at = skip_space(text, at + 1)
 
 
 def _member(text: bytes, start: int, name: str) -> Span | None:
@@ -131,6 +131,7 @@ def _string_end(text: bytes, start: int) -> int:
     return found.end()
 
 
-def _skip(text: bytes, at: int) -> int:
+def skip_space(text: bytes, at: int) -> int:
+    """The first byte from `at` on that is no white space."""
     found = _SPACE.match(text, at)
     return found.end() if found is not None else at

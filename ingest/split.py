@@ -7,6 +7,7 @@ through a tolerant scanner, so that one bad record costs itself and not its page
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,9 +19,12 @@ from schemas.records import MissingRecord
 BOM = b"\xef\xbb\xbf"
 RECORD_OVERHEAD_BYTES = 8
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+# What stands before a member's value: a comma, the key, a colon.
+_KEY = re.compile(rb'[ \t\r\n]*,?[ \t\r\n]*"(?:[^"\\]|\\.)*"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _array = msgspec.json.Decoder(list[msgspec.Raw])
 
 Step = str | int
+_Members = dict[str, msgspec.Raw] | list[msgspec.Raw]
 
 
 class NoRecords(ValueError):
@@ -54,49 +58,77 @@ def split(body: bytes, steps: Sequence[Step], read_as: str = "json") -> Split:
         return _lines(body)
     content = body[len(BOM) :] if body[:3] == BOM else body
     try:
-        listed, records = _strict(content, steps)
+        span, records = _strict(content, steps)
     except (msgspec.DecodeError, RecursionError):
-        listed, records = _tolerant(content, steps)
+        span, records = _tolerant(content, steps)
     if not records:
         return Split(content, [])
-    at = content.find(listed)
-    return Split(content[:at] + b"[]" + content[at + len(listed) :], records)
+    start, end = span
+    return Split(content[:start] + b"[]" + content[end:], records)
 
 
-def _strict(content: bytes, steps: Sequence[Step]) -> tuple[bytes, list[bytes]]:
+def _strict(content: bytes, steps: Sequence[Step]) -> tuple[scan.Span, list[bytes]]:
     raw: bytes | msgspec.Raw = content
+    at: int | None = 0
     for number, step in enumerate(steps):
-        raw = _strict_step(raw, step, steps[: number + 1])
+        members, raw = _strict_step(raw, step, steps[: number + 1])
+        at = None if at is None else _where(content, at, members, step)
     if not bytes(memoryview(raw)[:64]).lstrip().startswith(b"["):
         msgspec.json.decode(raw)  # no JSON at all is the tolerant scanner's business
         raise NoRecords(f"{_shown(steps)} is no list")
-    listed = content if raw is content else bytes(raw)
-    return listed, [bytes(record) for record in _array.decode(raw)]
+    records = [bytes(record) for record in _array.decode(raw)]
+    if at is None:
+        return _located(content, steps), records
+    return (at, at + memoryview(raw).nbytes), records
 
 
-def _strict_step(raw: bytes | msgspec.Raw, step: Step, so_far: Sequence[Step]) -> msgspec.Raw:
+def _where(content: bytes, at: int, members: _Members, step: Step) -> int | None:
+    """Where the member begins, counted along its neighbours' lengths; None: it has to be looked for."""
+    if not isinstance(members, dict):
+        return None
+    at = scan.skip_space(content, at) + 1
+    for name, value in members.items():
+        key = _KEY.match(content, at)
+        if key is None:
+            return None
+        at = key.end()
+        size = memoryview(value).nbytes
+        if name == step:
+            return at if content[at : at + size] == memoryview(value) else None
+        at += size
+    return None
+
+
+def _strict_step(
+    raw: bytes | msgspec.Raw, step: Step, so_far: Sequence[Step]
+) -> tuple[_Members, msgspec.Raw]:
+    members: _Members
     try:
-        found = _object.decode(raw) if isinstance(step, str) else _array.decode(raw)
+        members = _object.decode(raw) if isinstance(step, str) else _array.decode(raw)
     except msgspec.ValidationError:
         raise NoRecords(f"the answer has no {_shown(so_far)}") from None
     try:
-        return found[step]  # type: ignore[index]
+        return members, members[step]  # type: ignore[index]
     except (KeyError, IndexError):
         raise NoRecords(f"the answer has no {_shown(so_far)}") from None
 
 
-def _tolerant(content: bytes, steps: Sequence[Step]) -> tuple[bytes, list[bytes]]:
+def _tolerant(content: bytes, steps: Sequence[Step]) -> tuple[scan.Span, list[bytes]]:
     try:
-        span = scan.locate(content, steps)
-        if span is None:
-            raise NoRecords(f"the answer has no {_shown(steps)}")
-        start, end = span
+        start, end = _located(content, steps)
         if content[start : start + 1] != b"[":
             raise NoRecords(f"{_shown(steps)} is no list")
         elements = scan.elements(content, start)
-        return content[start:end], [content[a:b] for a, b in elements]
+        return (start, end), [content[a:b] for a, b in elements]
     except scan.NotJson as error:
         raise Unsplittable(str(error)) from None
+
+
+def _located(content: bytes, steps: Sequence[Step]) -> scan.Span:
+    span = scan.locate(content, steps)
+    if span is None:
+        raise NoRecords(f"the answer has no {_shown(steps)}")
+    return span
 
 
 def _lines(body: bytes) -> Split:

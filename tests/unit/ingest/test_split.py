@@ -99,6 +99,26 @@ def test_an_index_on_the_way() -> None:
     assert split(b'[{"x":[]},{"x":[7]}]', (1, "x")).records == [b"7"]
 
 
+@pytest.mark.parametrize(
+    ("body", "steps", "envelope"),
+    [
+        (b'{"copy":[1],"items":[1]}', ("items",), b'{"copy":[1],"items":[]}'),
+        (b'{"items":[2],"items":[1]}', ("items",), b'{"items":[2],"items":[]}'),
+        (b'{"x":{"items":[1]},"items":[1]}', ("items",), b'{"x":{"items":[1]},"items":[]}'),
+        (b'[{"x":[1]},{"x":[1]}]', (1, "x"), b'[{"x":[1]},{"x":[]}]'),
+        (
+            b'{"a\\"b":[1], "a" : {"items":[1]}}',
+            ("a", "items"),
+            b'{"a\\"b":[1], "a" : {"items":[]}}',
+        ),
+    ],
+)
+def test_only_the_declared_list_is_emptied(
+    body: bytes, steps: tuple[str | int, ...], envelope: bytes
+) -> None:
+    assert split(body, steps) == Split(envelope, [b"1"])
+
+
 def test_ndjson_is_a_record_a_line() -> None:
     assert split(b'{"a":1}\r\n\n{"a":2}', (), "ndjson").records == [b'{"a":1}', b'{"a":2}']
 
