@@ -78,7 +78,9 @@ COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-
 lock: .venv/dev ## writes the lock files anew (LOCK=--upgrade takes newer versions)
 	$(COMPILE) $(LOCK) pyproject.toml --extra local --group build -o requirements.lock
 	$(COMPILE) $(LOCK) pyproject.toml --extra local --group build --group dev -c requirements.lock -o requirements-dev.lock
-	! grep -nE '://|--index|--find-links' requirements.lock requirements-dev.lock
+	$(COMPILE) $(LOCK) pyproject.toml -c requirements.lock -o requirements-image.lock
+	$(COMPILE) $(LOCK) --group build -c requirements.lock -o requirements-build.lock
+	! grep -nE '://|--index|--find-links' requirements*.lock
 
 clean: ## removes what these commands made; keeps the data of `gapless up`
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache bench.json

@@ -21,6 +21,7 @@ from .times import SECOND_US
 
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m ops.demo.provider", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1", help="the address it listens on")
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
     parser.add_argument("--seed", type=int, default=1, help="decides all that is invented")
     parser.add_argument("--tenants", type=int, default=1)
@@ -73,7 +74,7 @@ async def _run(arguments: argparse.Namespace) -> None:
         loop.add_reader(
             sys.stdin.fileno(), lambda: None if os.read(sys.stdin.fileno(), 4_096) else ended.set()
         )
-    runner, url = await serve(_provider(arguments), arguments.port)
+    runner, url = await serve(_provider(arguments), arguments.port, arguments.host)
     print(json.dumps({"url": url}), flush=True)
     await ended.wait()
     await runner.cleanup()

@@ -69,11 +69,13 @@ def build(
     return Provider(app, store, traffic)
 
 
-async def serve(provider: Provider, port: int) -> tuple[web.AppRunner, str]:
-    """Listens on 127.0.0.1; the runner to clean up, and the URL. A caller that goes away ends its handler."""
+async def serve(
+    provider: Provider, port: int, host: str = "127.0.0.1"
+) -> tuple[web.AppRunner, str]:
+    """Listens on `host`; the runner to clean up, and the URL. A caller that goes away ends its handler."""
     runner = web.AppRunner(
         provider.app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0
     )
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    return runner, f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await web.TCPSite(runner, host, port).start()
+    return runner, f"http://{host}:{runner.addresses[0][1]}"
