@@ -63,11 +63,16 @@ class Containers:
         settings = {
             "node.id": "1",
             "process.roles": "broker,controller",
-            "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
-            "advertised.listeners": f"PLAINTEXT://{address}",
+            # The broker speaks to itself too, about transactions, and the port that clients use
+            # is none of its own: without a listener for itself every commit would time out.
+            "listeners": "PLAINTEXT://:9092,INTERNAL://:19092,CONTROLLER://:9093",
+            "advertised.listeners": f"PLAINTEXT://{address},INTERNAL://localhost:19092",
+            "inter.broker.listener.name": "INTERNAL",
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": "1@localhost:9093",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.security.protocol.map": (
+                "CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT"
+            ),
             **node_settings(copies=1),
         }
         for name, value in settings.items():
