@@ -7,7 +7,7 @@ after the last attempt it is quarantined. The verbs of operators only say that s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,20 +16,18 @@ from psycopg.types.json import Jsonb
 from apply import metrics
 from apply.batch import Batch, PageWork, Part, Work
 from apply.changes import Change
+from apply.decisions import Judged, heal_coverage, set_outcome
 from apply.decode import map_page
 from apply.ledger import FIRST_RETRY_S
 from apply.mapping.types import CompiledMapping, Place
 from apply.outcomes import Outcome, Reason, RecordFault
 from apply.queries import load
 from apply.sink import Connection
-from apply.statements import span_of
 from apply.store import Store
 from schemas.keys import split_partition_id
 from schemas.records import Observation
 
 _SQL = load("retry")
-_LEDGER = load("ledger")
-_MARKS = load("marks")
 ATTEMPTS = 10
 LONGEST_S = 3600.0
 _AT_ONCE = 200
@@ -155,16 +153,11 @@ def _settle(
     elif outcome in (Outcome.RETRYABLE, Outcome.QUARANTINED):
         state, outcome = "quarantined", Outcome.QUARANTINED
     metrics.RETRIED.labels(outcome.name.lower()).inc()
-    where = {
-        "mapping_version": due.mapping_version,
-        "partition": due.partition,
-        "generation": due.generation,
-        "offset": due.offset,
-    }
+    page = Judged(due.mapping_version, due.partition, due.generation, due.offset)
     connection.execute(
         _SQL["settle"],
         {
-            **where,
+            **asdict(page),
             "index": due.index,
             "state": state,
             "due_at": due_at,
@@ -174,28 +167,9 @@ def _settle(
             "decided_at": now if state == "resolved" else None,
         },
     )
-    connection.execute(
-        _LEDGER["set_outcome"],
-        {**where, "at": due.index - due.first_index, "outcome": int(outcome)},
-    )
+    set_outcome(connection, page, due.index, outcome, due.first_index)
     if state == "resolved":
-        _heal(connection, due)
-
-
-def _heal(connection: Connection, due: Due) -> None:
-    """The stretch that the record belongs to has one error less."""
-    start, _, end = due.scope.partition("~")
-    span = span_of(start, end)
-    if span is not None:
-        connection.execute(
-            _MARKS["coverage_healed"],
-            {
-                "partition_id": due.partition_id_no,
-                "plan": due.plan,
-                "start": span[0],
-                "end": span[1],
-            },
-        )
+        heal_coverage(connection, due.partition_id_no, due.plan, due.scope)
 
 
 def request(
@@ -218,16 +192,8 @@ def request(
     }  # fmt: skip
     with connection.transaction():
         chosen = connection.execute(_SQL["request"], values).fetchall()
-        for mapping_version, partition, generation, offset, index in chosen:
-            where = {
-                "mapping_version": mapping_version,
-                "partition": partition,
-                "generation": generation,
-                "offset": offset,
-            }
-            row = connection.execute(_SQL["first_index"], where).fetchone()
-            at = index - (int(row[0]) if row else 0)
-            connection.execute(_LEDGER["set_outcome"], {**where, "at": at, "outcome": int(outcome)})
+        for *page, index in chosen:
+            set_outcome(connection, Judged(*page), index, outcome)
         about = Jsonb({**which, "exceptions": len(chosen)})
         connection.execute(
             _SQL["action"], {"by": by, "action": action, "about": about, "note": note}

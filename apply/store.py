@@ -89,6 +89,11 @@ class Store:
             raise SinkFault("unreachable", "not connected")
         return self._connection
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection that is not known to be broken."""
+        return self._connection is not None and not self._connection.closed
+
     def connect(self) -> frozenset[int]:
         """Open a connection and keep what we hold. Returns partitions that somebody else took.
 

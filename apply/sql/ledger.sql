@@ -14,7 +14,11 @@ CREATE TEMPORARY TABLE stage_exception
   (LIKE gapless.exception INCLUDING DEFAULTS) ON COMMIT DELETE ROWS
 
 -- name: keep_exception
-INSERT INTO gapless.exception SELECT * FROM stage_exception ON CONFLICT DO NOTHING
+INSERT INTO gapless.exception SELECT s.* FROM stage_exception s
+WHERE NOT EXISTS (SELECT FROM gapless.page_ledger l WHERE
+  (l.mapping_version, l.partition, l.generation, l."offset")
+  = (s.mapping_version, s.partition, s.generation, s."offset"))
+ON CONFLICT DO NOTHING
 
 -- name: pages_held
 -- What the ledger holds of ranges of pages: log records (parts), records, and open exceptions. Of a
