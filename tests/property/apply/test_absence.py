@@ -1,0 +1,117 @@
+"""Deletes by absence, with changes, retries, replays and re-creations in between.
+
+Once all is drained and one more listing is complete (two, where it can shift), the table is the
+source; and never does a row go back to what was read before what it shows.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from schemas.definitions.mapping import RevisionKind
+from tests.property.apply.twin import mapping
+from tests.property.apply.world import KEYS, World
+
+_MAPPINGS = {kind: mapping(kind) for kind in RevisionKind}
+keys = st.sampled_from(KEYS)
+_HOW = st.sampled_from(["change", "change_later", "delete", "delete_later", "again"])
+
+
+class Absence(RuleBasedStateMachine):
+    """The steps; subclasses say which kind of revision and of listing."""
+
+    kind = RevisionKind.EXACT
+    stable = True
+
+    @initialize(feed=st.booleans())
+    def begin(self, feed: bool) -> None:
+        self.world = World(self.kind, _MAPPINGS[self.kind], self.stable, feed)
+
+    @rule(key=keys, how=_HOW)
+    def source_changes(self, key: str, how: str) -> None:
+        self.world.change(key, how)
+
+    @rule(key=keys)
+    def fetch(self, key: str) -> None:
+        self.world.fetch_change(key)
+
+    @rule()
+    def walk(self) -> None:
+        self.world.walk()
+
+    @rule(key=keys, how=_HOW)
+    def change_and_fetch(self, key: str, how: str) -> None:
+        self.world.change(key, how)
+        self.world.fetch_change(key)
+
+    @rule(count=st.integers(1, 6), quarantine=st.booleans(), hold=st.booleans())
+    def apply(self, count: int, quarantine: bool, hold: bool) -> None:
+        self.world.apply(count, quarantine=quarantine, hold=hold)
+
+    @precondition(lambda self: self.world.quarantined)
+    @rule(number=st.integers(0, 3))
+    def retry(self, number: int) -> None:
+        self.world.retry(number)
+
+    @rule()
+    def release(self) -> None:
+        self.world.release()
+
+    @precondition(lambda self: self.world.replayed is None and self.world.version == 1)
+    @rule()
+    def start_replay(self) -> None:
+        self.world.start_replay()
+
+    @precondition(lambda self: self.world.replayed is not None)
+    @rule(count=st.integers(1, 4))
+    def replay(self, count: int) -> None:
+        self.world.replay(count)
+
+    @precondition(lambda self: self.world.epoch == 0)
+    @rule()
+    def collection_again(self) -> None:
+        self.world.collection_again()
+
+    @precondition(lambda self: self.world.known_epoch < self.world.epoch)
+    @rule()
+    def detect(self) -> None:
+        self.world.detect()
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.world.settle()
+            self.world.check()
+
+
+class CoarseAbsence(Absence):
+    kind = RevisionKind.COARSE
+
+
+class UndatedAbsence(Absence):
+    kind = RevisionKind.NONE
+
+
+class ShiftingAbsence(Absence):
+    stable = False
+
+
+class ShiftingCoarseAbsence(CoarseAbsence):
+    stable = False
+
+
+_RUNS = settings(max_examples=250, stateful_step_count=30, deadline=None)
+_MACHINES = (Absence, CoarseAbsence, UndatedAbsence, ShiftingAbsence, ShiftingCoarseAbsence)
+
+
+@pytest.mark.parametrize("machine", _MACHINES)
+def test_the_table_becomes_the_source(machine: type[Absence]) -> None:
+    run_state_machine_as_test(machine, settings=_RUNS)
