@@ -5,11 +5,18 @@ Only asks; creates and alters nothing.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ClusterMetadata, ConfigResource, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    ClusterMetadata,
+    ConfigResource,
+    ConsumerGroupDescription,
+    ResourceType,
+)
 
 from ingest.faults import Refused, is_credential_fault
 from schemas.log import config
@@ -18,6 +25,13 @@ from schemas.settings import Settings
 
 _VERIFICATION = "transaction.partition.verification.enable"
 _TIMEOUT_S = 10.0
+_COORDINATOR_S = 30.0
+_COORDINATOR_STARTS = (
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError._TIMED_OUT,
+)
 
 
 @dataclass(slots=True)
@@ -55,8 +69,7 @@ class Cluster:
         """Active members of ingest's group: client id by member id."""
         group = self._settings.ingest_group
         try:
-            future = self._admin.describe_consumer_groups([group], request_timeout=_TIMEOUT_S)
-            found = future[group].result()
+            found = self._described(group)
         except KafkaException as error:
             code = error.args[0].code()
             if code == KafkaError.GROUP_ID_NOT_FOUND:
@@ -70,6 +83,20 @@ class Cluster:
         if found.state is ConsumerGroupState.DEAD:
             return {}
         return {member.member_id: member.client_id for member in found.members}
+
+    def _described(self, group: str) -> ConsumerGroupDescription:
+        """Waits for the group's coordinator: a broker that has just started has none for a second."""
+        give_up_at = time.monotonic() + _COORDINATOR_S
+        while True:
+            try:
+                future = self._admin.describe_consumer_groups([group], request_timeout=_TIMEOUT_S)
+                found: ConsumerGroupDescription = future[group].result()
+                return found
+            except KafkaException as error:
+                starts = error.args[0].code() in _COORDINATOR_STARTS
+                if not starts or time.monotonic() > give_up_at:
+                    raise
+            time.sleep(0.1)
 
     def _metadata(self) -> ClusterMetadata:
         try:
@@ -114,7 +141,7 @@ class Cluster:
                 return Refused(
                     f"{doing}: {said.str()}; correct the file that GAPLESS_KAFKA_CONFIG names"
                 )
-        return LogUnavailable(f"{doing}: {error.args[0].str()}")
+        return LogUnavailable(f"{doing}: {error.args[0].name()} {error.args[0].str()}")
 
 
 def check_topics(settings: Settings, partitions: dict[str, int]) -> None:
