@@ -41,35 +41,46 @@ SignIn = Callable[[str, object], Awaitable[Answer]]
 
 
 class Credential:
-    """The proof of one source, or of one of its tenants. `values`: what templates may use."""
+    """The proof of one source, or of one of its tenants. `values` gives what templates may use."""
 
     def __init__(
         self,
         spec: AuthSpec | None,
         secrets: Secrets,
-        values: Mapping[str, object],
+        values: Callable[[], Mapping[str, object]],
         sign_in: SignIn,
         clock: Callable[[], float],
     ) -> None:
         self._spec, self._secrets, self._values = spec, secrets, values
         self._sign_in, self._clock = sign_in, clock
+        self._fixed: Proof | None = None
+        self._latest: Proof | None = None
         self._session: str | None = None
         self._signed_in_at = 0.0
         self._lock = asyncio.Lock()
 
     async def proof(self) -> Proof:
         """Raises SecretUnavailable or AuthFailed."""
+        self._latest = await self._proof()
+        return self._latest
+
+    async def _proof(self) -> Proof:
         spec = self._spec
         if spec is None:
             return Proof()
         if isinstance(spec, SessionAuth):
             return Proof({spec.header: await self._token(spec)})
-        # resolving may run a command, which blocks
-        return await asyncio.to_thread(self._static, spec)
+        if self._fixed is None:
+            # resolving may run a command, which blocks
+            self._fixed = await asyncio.to_thread(self._static, spec)
+        return self._fixed
 
-    def refresh(self) -> None:
-        """The proof was refused: resolve references anew, sign in again."""
+    def refresh(self, refused: Proof) -> None:
+        """`refused` was refused: resolve references anew, sign in again; once for all who had it."""
+        if refused != self._latest:
+            return
         self._secrets.forget()
+        self._latest = self._fixed = None
         self._session = None
 
     def _static(self, spec: BearerAuth | BasicAuth | ApiKeyAuth) -> Proof:
@@ -89,7 +100,7 @@ class Credential:
     def _secret(self, secret: Secret) -> str:
         if isinstance(secret, Reference):
             return self._secrets.get(secret)
-        found = render(secret, self._values)
+        found = render(secret, self._values())
         if found is MISSING:
             raise SecretUnavailable(f"{secret.text} has no value for this tenant")
         text = text_of(found)
@@ -105,10 +116,9 @@ class Credential:
             return self._session
 
     async def _signed_in(self, spec: SessionAuth) -> str:
-        path = render_path(spec.post, self._values)
-        body = await asyncio.to_thread(
-            render_value, dict(spec.body), self._values, self._secrets.get
-        )
+        values = await asyncio.to_thread(self._values)
+        path = render_path(spec.post, values)
+        body = await asyncio.to_thread(render_value, dict(spec.body), values, self._secrets.get)
         answer = await self._sign_in(path, body)
         if not 200 <= answer.status < 300:
             raise AuthFailed(f"signing in at {path} answered {answer.status}")

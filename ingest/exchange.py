@@ -60,7 +60,10 @@ Outcome = Got | Refusal | WaitUntil | Stall
 
 @dataclass(slots=True)
 class Access:
-    """How one credential of a source is asked; shared by its partition ids."""
+    """How one credential of a source is asked; shared by its partition ids.
+
+    `asked_time`: the provider was asked for its time alone, once.
+    """
 
     source: str
     http: Http
@@ -75,13 +78,22 @@ class Access:
 
 
 class Exchange:
-    """The retries of one question. `can_split`: a smaller question may stand in for a slow one."""
+    """The retries of one question. `can_split`: a smaller question may stand in for a slow one;
+    `sole`: where it cannot, the question may be given up alone, and others go on.
+    """
 
     def __init__(
-        self, access: Access, request: Request, rules: Sequence[ErrorRule], *, can_split: bool
+        self,
+        access: Access,
+        request: Request,
+        rules: Sequence[ErrorRule],
+        *,
+        can_split: bool,
+        sole: bool = False,
     ) -> None:
         self._access, self._request, self._rules = access, request, rules
-        self._can_split = can_split
+        self._can_split, self._sole = can_split, sole
+        self._slow = False
         self._refreshed = False
         self._why = ""
 
@@ -94,6 +106,7 @@ class Exchange:
             except FetchFailed as error:
                 if error.slow and self._can_split:
                     return Refusal.SLOW
+                self._slow = error.slow
                 self._why = str(error)
                 metrics.FETCHES.labels(access.source, "failed").inc()
                 outcome = None
@@ -104,9 +117,12 @@ class Exchange:
                 return Stall(self._scrubbed(str(error)), _help_for(error))
             if outcome is not None:
                 return outcome
+        if self._slow and self._sole:
+            return Refusal.SLOW
         return Stall(
             self._scrubbed(f"no answer after {access.limits.attempts} attempts: {self._why}"),
-            "the provider answering again; it is asked at every schedule",
+            "the provider answering again; it is asked again and again",
+            passing=True,
         )
 
     async def _once(self, attempt: int) -> Outcome | None:
@@ -126,13 +142,16 @@ class Exchange:
         if verdict.action in _REFUSALS:
             return _REFUSALS[verdict.action]
         self._why = f"{self._request.method} answered {got.answer.status}"
-        return await self._react(verdict, got, attempt)
+        self._slow = got.answer.status == _GATEWAY_TIMEOUT
+        return await self._react(verdict, got, attempt, proof)
 
-    async def _react(self, verdict: Verdict, got: Got, attempt: int) -> Outcome | None:
+    async def _react(
+        self, verdict: Verdict, got: Got, attempt: int, proof: Proof
+    ) -> Outcome | None:
         action, status = verdict.action, got.answer.status
         if action is Action.REFRESH_CREDENTIALS and not self._refreshed:
             self._refreshed = True
-            self._access.credential.refresh()
+            self._access.credential.refresh(proof)
             return None
         if action is Action.REFRESH_CREDENTIALS:
             return Stall(
@@ -143,7 +162,7 @@ class Exchange:
             wait = PARK_S if verdict.wait_s is None else verdict.wait_s
             return self._until(wait, f"parked by a rule ({status})")
         if action is Action.RATE_LIMITED or action is Action.RETRY:
-            if status == _GATEWAY_TIMEOUT and self._can_split:
+            if self._slow and self._can_split:
                 return Refusal.SLOW
             return await self._again(verdict, status, attempt)
         return Stall(
@@ -161,6 +180,7 @@ class Exchange:
         if wait > access.limits.wait_max_s:
             return self._until(wait, f"the provider asks to wait ({status})")
         if attempt == access.limits.attempts:
+            wait = max(wait, backoff_s(attempt, access.share()))
             return self._until(wait, f"throttled ({status})") if throttled else None
         if not throttled:
             await asyncio.sleep(wait)

@@ -26,8 +26,10 @@ _CHUNK = 256 * 1024
 _DROPPED_HEADERS = frozenset(
     {"set-cookie", "authorization", "www-authenticate", "connection", "transfer-encoding"}
 )
-HEADER_BYTES_MAX = 1024
-LINK_BYTES_MAX = 16_384
+CONNECT_S = 10.0
+"""A server that does not even accept the connection in this time is not slow, it is away."""
+HEADER_BYTES_MAX = 16_384
+"""Longer than any header the parser lets pass, so that a token in one is never cut."""
 
 
 class FetchFailed(Exception):
@@ -147,6 +149,7 @@ class Http:
     ) -> Fetched:
         headers.setdefault("Accept", "application/json")
         headers.setdefault("User-Agent", "gapless")
+        headers.setdefault("Cache-Control", "no-cache")
         data = None if body is None else msgspec.json.encode(body)
         if data is not None:
             headers.setdefault("Content-Type", "application/json")
@@ -163,6 +166,8 @@ class Http:
                 return Fetched(
                     answer.status, seen, content, requested_at, self._now_us(), _server_time(seen)
                 )
+        except aiohttp.ConnectionTimeoutError:
+            raise FetchFailed(f"no connection within {CONNECT_S:g} s") from None
         except TimeoutError:
             raise FetchFailed(f"no whole answer within {self._timeout_s:g} s", slow=True) from None
         except (aiohttp.ClientError, zlib.error, ConnectionError, OSError) as error:
@@ -194,7 +199,9 @@ class Http:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={"Accept-Encoding": "gzip, deflate"},
                 connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
-                timeout=aiohttp.ClientTimeout(total=None),
+                timeout=aiohttp.ClientTimeout(
+                    total=None, sock_connect=min(CONNECT_S, self._timeout_s)
+                ),
                 trust_env=True,
             )
         return self._session
@@ -252,14 +259,14 @@ def _decoder(encoding: str) -> _Plain | _Inflate:
 
 
 def _headers(found: Mapping[str, str]) -> dict[str, str]:
-    """Lower-case names; several values joined by commas; cookies dropped, long values cut."""
+    """Lower-case names; several values joined by commas; cookies dropped."""
     kept: dict[str, str] = {}
     for name, value in found.items():
         lower = name.lower()
         if lower in _DROPPED_HEADERS:
             continue
-        value = value[: LINK_BYTES_MAX if lower == "link" else HEADER_BYTES_MAX]
-        kept[lower] = f"{kept[lower]}, {value}" if lower in kept else value
+        value = f"{kept[lower]}, {value}" if lower in kept else value
+        kept[lower] = value[:HEADER_BYTES_MAX]
     return kept
 
 

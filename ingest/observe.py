@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from urllib.parse import urlencode
 
 from ingest.exchange import Got
@@ -16,6 +17,7 @@ from schemas.records import Observation
 AS_OF_MARGIN_US = 5_000_000
 """The content of a page is certainly not older than the server's clock when it was asked, less this."""
 _FIXED_BYTES = 4_096
+_HEADER_BYTES_MAX, _HEADERS_MAX = 1_024, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,12 @@ class Cut:
 def cut(origin: Origin, got: Got, request: Request, split: Split) -> Cut:
     """Everything that a record of the log must hold beside its records counts against its size."""
     url = origin.scrubber.text(_shown(got.url, request))
-    headers = origin.scrubber.headers(got.fetched.headers)
+    headers = origin.scrubber.headers(
+        {
+            name: value[:_HEADER_BYTES_MAX]
+            for name, value in islice(got.fetched.headers.items(), _HEADERS_MAX)
+        }
+    )
     used = _FIXED_BYTES + len(url) + sum(len(k) + len(v) for k, v in headers.items())
     limit = max(origin.record_max_bytes - used, 1_024)
     envelope = origin.scrubber.bytes(split.envelope)[: limit // 2]

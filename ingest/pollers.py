@@ -98,9 +98,10 @@ class Pollers:
         return PartitionPoller(
             stream,
             tenant,
-            self._access(source, tenant),
+            lambda: self._access(source, tenant),
             plans_of(stream, tenant, source.limits.timeout_s),
             record_max_bytes=self.settings.record_max_bytes,
+            now_us=self.now_us,
             hit=self.hit,
         )
 
@@ -112,10 +113,14 @@ class Pollers:
         return self._accesses[name]
 
     def _build_access(self, source: SourceSpec, tenant: Tenant | None) -> Access:
+        """Raises SecretUnavailable, RenderError or FetchRefused; then nothing was opened."""
         secrets = Secrets(folder=self.definitions.folder)
-        values = tenant_values(tenant, secrets.get)
+
+        def values() -> Mapping[str, object]:
+            return tenant_values(tenant, secrets.get)
+
         base = source.base_url
-        url = secrets.get(base) if isinstance(base, Reference) else render_base_url(base, values)
+        url = secrets.get(base) if isinstance(base, Reference) else render_base_url(base, values())
         limits = source.limits
         http = Http(url, timeout_s=limits.timeout_s, body_max_bytes=limits.body_max_bytes)
         limiter = Limiter(limits.rate_per_s, limits.concurrency, time.monotonic)

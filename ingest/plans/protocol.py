@@ -103,10 +103,14 @@ class Refusal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A terminal fault of this attempt: what it is and what would help."""
+    """A terminal fault of this attempt: what it is and what would help.
+
+    `passing`: time alone may cure it, so it is tried again soon whatever the schedule says.
+    """
 
     reason: str
     unblocked_by: str
+    passing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

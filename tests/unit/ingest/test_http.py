@@ -182,15 +182,15 @@ def test_links_within_the_origin() -> None:
     assert http.within("/other?page=2") == "https://api.shop.example/other?page=2"
 
 
-def test_cookies_never_reach_the_log() -> None:
+def test_cookies_are_dropped_and_a_token_in_a_header_stays_whole() -> None:
     async def handler(request: web.Request) -> web.Response:
-        answer = web.Response(headers={"X-Long": "x" * 5000})
+        answer = web.Response(headers={"Next-Page": "x" * 4096})
         answer.set_cookie("session", "secret")
         return answer
 
     headers = fetch(handler).headers
     assert "set-cookie" not in headers
-    assert len(headers["x-long"]) == 1024
+    assert headers["next-page"] == "x" * 4096
 
 
 def test_the_servers_clock_is_never_believed_to_be_ahead() -> None:

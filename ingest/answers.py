@@ -1,0 +1,143 @@
+"""From a whole answer to a plan's step and the observations that it wants logged.
+
+Reads the answer as the definition says; what is no page raises, and the plan has not heard of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from ingest.exchange import Access, Got
+from ingest.http import parsed
+from ingest.observe import Cut, Origin, cut, observations
+from ingest.plans.cursor import CursorPlan
+from ingest.plans.opaque import keep
+from ingest.plans.protocol import Ask, Now, Plan, Stall, Step
+from ingest.reading import Read, empty_page, next_of, page_of
+from ingest.requests import Request
+from ingest.responses import Answer
+from ingest.split import Part, Split, split
+from schemas.definitions.paths import MISSING, Root
+from schemas.definitions.source import CursorSpec, IntervalSpec, PlanSpec, Turn
+from schemas.records import MissingRecord, Observation
+
+_SECOND_US = 1_000_000
+
+
+class Stale(ValueError):
+    """A cache answered with content from before the end of what was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question, how it was sent and what came."""
+
+    plan: Plan
+    spec: PlanSpec
+    ask: Ask
+    request: Request
+    got: Got
+
+
+class Reader:
+    """Reads the answers of one partition id."""
+
+    def __init__(self, partition_id: str, access: Access, record_max_bytes: int) -> None:
+        self._partition_id, self._access = partition_id, access
+        self._record_max_bytes = record_max_bytes
+
+    def step(self, asked: Asked, source_epoch: int) -> tuple[Step, tuple[Observation, ...]]:
+        """Raises NoRecords, Unsplittable, Stale, or FetchRefused for a link to another origin."""
+        got = asked.got
+        at = self._access.clock.now(got.fetched.received_at)
+        if asked.ask.probe:
+            return self._identified(asked, at), ()
+        if got.empty:
+            empty = empty_page(at, got.fetched.elapsed_us)
+            return asked.plan.take(asked.ask, empty), ()
+        _refuse_stale(asked)
+        steps = tuple(s for s in asked.spec.request.records.steps if isinstance(s, str | int))
+        found = split(got.fetched.body, steps, asked.spec.request.read_as)
+        page = cut(self._origin(asked.spec), got, asked.request, found)
+        return self._page(asked, source_epoch, found, page, at)
+
+    def unsplittable(
+        self, asked: Asked, source_epoch: int
+    ) -> tuple[Step, tuple[Observation, ...]] | None:
+        """The whole body as one slot, if a header says where to go on; None: nothing does."""
+        got, pages = asked.got, asked.spec.request.pages
+        if asked.ask.probe or pages is None or pages.next is None:
+            return None
+        if pages.turn not in (Turn.TOKEN, Turn.LINK) or pages.next.root is not Root.HEADER:
+            return None
+        if next_of(got.answer, asked.spec) is None:
+            return None
+        body = got.fetched.body
+        page = cut(self._origin(asked.spec), got, asked.request, Split(b"", [body]))
+        why = MissingRecord(0, "unsplittable", len(body), hashlib.sha256(body).digest())
+        one = Cut([Part(0, page.parts[0].records, [why])], b"", page.url, page.headers)
+        at = self._access.clock.now(got.fetched.received_at)
+        return self._page(asked, source_epoch, Split(b"", [body]), one, at)
+
+    def _origin(self, spec: PlanSpec) -> Origin:
+        scrubber = self._access.secrets.scrubber
+        return Origin(self._partition_id, spec.definition_hash, self._record_max_bytes, scrubber)
+
+    def _page(
+        self, asked: Asked, source_epoch: int, found: Split, page: Cut, at: Now
+    ) -> tuple[Step, tuple[Observation, ...]]:
+        got, ask, spec = asked.got, asked.ask, asked.spec
+        answer = got.answer
+        if answer.body is None:
+            answer = Answer(answer.status, answer.headers, parsed(found.envelope))
+        following = self._following(spec, answer, got)
+        read = Read(answer, found, at, len(page.parts), got.fetched.elapsed_us)
+        step = asked.plan.take(ask, page_of(read, ask, spec, following))
+        if not step.log:
+            return step, ()
+        logged = observations(
+            self._origin(spec),
+            ask,
+            got,
+            page,
+            method=asked.request.method,
+            source_epoch=source_epoch,
+            next_token=following,
+            as_of=self._access.clock.now(got.fetched.requested_at).server,
+        )
+        return step, logged
+
+    def _following(self, spec: PlanSpec, answer: Answer, got: Got) -> str | None:
+        """The next token, or the next link made absolute and held to the origin."""
+        found = next_of(answer, spec)
+        pages = spec.request.pages
+        if found is None or pages is None or pages.turn is not Turn.LINK:
+            return found
+        return self._access.http.within(found, got.url)
+
+    def _identified(self, asked: Asked, at: Now) -> Step:
+        plan, spec, answer = asked.plan, asked.spec, asked.got.answer
+        assert isinstance(plan, CursorPlan)
+        assert isinstance(spec, CursorSpec)
+        assert spec.identity is not None
+        value = answer.value(spec.identity.value)
+        head = MISSING if spec.identity.head is None else answer.value(spec.identity.head)
+        if value is MISSING or value is None:
+            why = "the identity probe's answer has no value at `identity.value`"
+            return Step(asked.ask.state, stall=Stall(why, "correct `plan.cursor.identity`"))
+        known_head = None if head is MISSING or head is None else keep(head)
+        return plan.identified(asked.ask, keep(value), known_head, at)
+
+
+def _refuse_stale(asked: Asked) -> None:
+    """What a cache kept since before the window's end cannot show all of the window."""
+    fetched, ask = asked.got.fetched, asked.ask
+    if not isinstance(asked.spec, IntervalSpec) or not ask.state.open:
+        return
+    if fetched.headers.get("age", "0") == "0" or fetched.server_time is None or ask.window is None:
+        return
+    # The window may be wider than the interval by a granule; the content's second is cut off.
+    end = ask.window[1] - 2 * asked.spec.granularity_us
+    if fetched.server_time + _SECOND_US < end:
+        raise Stale("a cache answered with content older than the interval's end")
