@@ -80,7 +80,7 @@ def cast_for(of: ColumnType, from_: TimeFormat | None = None, zone: str | None =
         return _date(from_ or RFC3339, zone)
     plain: dict[str, Cast] = {"boolean": _boolean, "uuid": _uuid, "jsonb": _jsonb}
     if of.name not in plain:
-        raise ValueError(f"no column has the type {of.sql}")
+        raise ValueError(f"there is no column of type {of.sql}")
     return plain[of.name]
 
 
@@ -304,7 +304,7 @@ def _check_json(value: object) -> None:
 
 def _array(element: ColumnType, from_: TimeFormat | None, zone: str | None) -> Cast:
     if element.name in ("char", "jsonb"):
-        raise ValueError(f"no column has the type {element.sql}[]; write text[] or jsonb")
+        raise ValueError(f"there is no column of type {element.sql}[]; write text[] or jsonb")
     return array_of(element.name, cast_for(element, from_, zone))
 
 

@@ -34,7 +34,7 @@ def compile_mapping(spec: MappingSpec, version_id: int) -> CompiledMapping:
     for name in spec.key:
         of = spec.columns[name].type
         if of.array or of.name == "jsonb":
-            raise ValueError(f"{of.sql} cannot be a key, but {name} of {spec.name} is one")
+            raise ValueError(f"column {name}: {of.sql} cannot be part of a key")
     mapper = _Mapper(spec, version_id, needs_exact_numbers(spec))
     for plan in _PLANS:
         mapper.for_plan(plan)

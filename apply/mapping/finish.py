@@ -46,14 +46,17 @@ def constant_of(spec: ColumnSpec) -> Callable[[Constant], Any]:
         try:
             return None if value is None else cast(value)
         except ValueFault as fault:
-            raise ValueError(f"{value!r}, given for column {spec.name}, {fault.what}") from None
+            raise ValueError(f"column {spec.name}: {value!r} {fault.what}") from None
 
     return constant
 
 
 def finish_for(spec: ColumnSpec) -> Finish:
     """All that happens to a value of this column. Raises ValueError for what makes no sense."""
-    cast = cast_for(spec.type, spec.from_, spec.zone)
+    try:
+        cast = cast_for(spec.type, spec.from_, spec.zone)
+    except ValueError as error:
+        raise ValueError(f"column {spec.name}: {error}") from None
     plain, texts = True, None
     if spec.values is not None:
         plain, texts = False, _texts(spec, spec.values)
@@ -137,7 +140,7 @@ def _typed(values: Mapping[Constant, Constant], cast: Cast) -> list[tuple[Consta
 
 def _bounded(spec: ColumnSpec, cast: Cast, low: Any, high: Any, sized: bool) -> Cast:
     if not sized and spec.type.name not in (*NUMBERS, *TIMES):
-        raise ValueError(f"{spec.type.sql} has no bounds, but {spec.name} has some")
+        raise ValueError(f"column {spec.name}: {spec.type.sql} has no bounds")
     too_high = Reason.TOO_LONG if sized else Reason.OUT_OF_RANGE
 
     def bounded(value: object) -> Any:
@@ -161,5 +164,5 @@ def _bound(spec: ColumnSpec, bound: Bound | None, sized: bool) -> Any:
 
 def _with_hash(spec: ColumnSpec, cast: Cast) -> Cast:
     if spec.type.name != "text" or spec.type.array:
-        raise ValueError(f"a hash is a text, but {spec.name} is {spec.type.sql}")
+        raise ValueError(f"column {spec.name}: a hash is a text, not {spec.type.sql}")
     return lambda value: hashed(cast(value))

@@ -18,7 +18,8 @@ from schemas.definitions.mapping import (
     Unknown,
 )
 from schemas.definitions.paths import parse_entity_path, parse_mapping_path
-from schemas.definitions.predicates import Line, Operator, Predicate, Scalar, Test
+from schemas.definitions.predicates import Line, Operator, Predicate, Scalar
+from schemas.definitions.predicates import Test as Check
 from schemas.definitions.times import parse_format
 
 PATHS = ("a", "b", "c", "a.b", "a.c", "d[0]", "d[-1].c", '["x y"]', "$.id", "id", "e.a[1]")
@@ -145,17 +146,17 @@ def _line(dice: Random) -> Line:
     return Line(path, tuple(_test(dice, 2) for _ in range(dice.choice([1, 1, 2]))))
 
 
-def _test(dice: Random, depth: int) -> Test:
+def _test(dice: Random, depth: int) -> Check:
     operator = dice.choice([one for one in Operator if depth or one is not Operator.NOT])
     scalars: tuple[Scalar, ...] = ("open", "5", 5, 1.5, True, None, "", "interval")
     if operator is Operator.NOT:
-        return Test(operator, tuple(_test(dice, depth - 1) for _ in range(dice.randint(1, 2))))
+        return Check(operator, tuple(_test(dice, depth - 1) for _ in range(dice.randint(1, 2))))
     if operator is Operator.ONE_OF:
-        return Test(operator, tuple(dice.sample(scalars, dice.randint(0, 3))))
+        return Check(operator, tuple(dice.sample(scalars, dice.randint(0, 3))))
     if operator is Operator.EXISTS:
-        return Test(operator, dice.random() < 0.5)
+        return Check(operator, dice.random() < 0.5)
     if operator is Operator.MATCHES:
-        return Test(operator, dice.choice(["op", "^$", "^[0-9]"]))
+        return Check(operator, dice.choice(["op", "^$", "^[0-9]"]))
     if operator is Operator.EQUALS:
-        return Test(operator, dice.choice(scalars))
-    return Test(operator, dice.choice(scalars[:4]))
+        return Check(operator, dice.choice(scalars))
+    return Check(operator, dice.choice(scalars[:4]))

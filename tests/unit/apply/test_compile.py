@@ -1,0 +1,148 @@
+"""The compiled mapper: what it makes of columns, and that ordinary records never leave its code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import apply.mapping.compile as compiler
+from apply.mapping.compile import compile_mapping
+from apply.mapping.raw import content_hash
+from apply.mapping.types import SYSTEM_COLUMNS
+from apply.outcomes import MEANING, Outcome, Reason, counts
+from schemas.definitions.column_types import parse_type
+from schemas.definitions.mapping import Alternative, ByPlan, ColumnSpec, Personal, RevisionKind
+from schemas.definitions.paths import parse_mapping_path
+from tests.unit.apply.mapped import FETCHED_US, column, dated, mapped, path, spec, values
+
+_PG_FETCHED = FETCHED_US - 946_684_800_000_000
+
+
+def test_columns_are_keys_others_revision_system() -> None:
+    of = spec(
+        column("v", "numeric(12,2)"), column("tenant_id", "uuid"), column("at", "timestamptz"),
+        column("tags", "varchar(3)[]"), key=("id", "tenant_id"), revision=dated("text"),
+    )  # fmt: skip
+    compiled = compile_mapping(of, 3)
+    assert compiled.key_positions == (0, 1)
+    assert [(one.name, one.pg_type, one.copy_type) for one in compiled.columns[:6]] == [
+        ("id", "text", "text"), ("tenant_id", "uuid", "bytea"), ("v", "numeric(12,2)", "numeric"),
+        ("at", "timestamptz", "int8"), ("tags", "varchar(3)[]", "varchar[]"),
+        ("source_revision", "text", "text"),
+    ]  # fmt: skip
+    assert compiled.columns[6:] == SYSTEM_COLUMNS
+    assert compiled.type_names[0] == "text"
+    undated = compile_mapping(spec(revision=dated(kind=RevisionKind.NONE)), 3)
+    assert [one.name for one in undated.columns[:2]] == ["id", "deleted_at"]
+
+
+def test_a_row_carries_where_it_comes_from() -> None:
+    raw = '{"id":"a","rev":5}'
+    found = mapped(
+        spec(revision=dated()), raw, first_index=40, source_epoch=2, original_offset=7, began=5,
+        plan="snapshot",
+    )  # fmt: skip
+    (row,) = found.rows
+    assert row == (
+        "a", 5, None, 2, 1, 4, 7, 40, 6, False, content_hash(raw.encode()), _PG_FETCHED, 5,
+    )  # fmt: skip
+    (again,) = mapped(spec(revision=dated()), raw).rows
+    assert again[-8:-5] == (4, 11, 0), (
+        "the owner, its own offset where there is no older one, the index"
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "record", "stored"),
+    [
+        (column("v", "text"), '"x"', "x"),
+        (column("v", "text"), "12", "12"),
+        (column("v", "text"), "null", None),
+        (column("v", "text", path=path("a.b")), '1,"a":{"b":"x"}', "x"),
+        (column("v", "text", path=path("a.b")), '1,"a":"x"', None),
+        (column("v", "text", path=path('$["odd key"][0].c')), '1,"odd key":[{"c":"x"}]', "x"),
+        (column("v", "text", path=path("a[-1]")), '1,"a":["x","y"]', "y"),
+        (column("v", "text", path=path("a[2]")), '1,"a":["x","y"]', None),
+        (column("v", "text", path=path("a", "b.c", "d")), '1,"a":null,"b":{"c":"x"},"d":"y"', "x"),
+        (column("v", "text[]", path=path("a[*].n")), '1,"a":[{"n":"x"},{}]', ["x", None]),
+        (column("v", "text", default="d"), "null", "d"),
+        (column("v", "integer", default=0, path=path("nowhere")), "1", 0),
+        (column("v", "text", path=None, const="c"), "1", "c"),
+        (column("v", "text", personal=Personal.DROP), '"x"', None),
+        (
+            column("v", "text", personal=Personal.HASH),
+            '"x"',
+            "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881",
+        ),
+        (column("v", "text", path=path("observation.tenant")), "1", "north"),
+        (column("v", "text", path=path("observation.run")), "1", "r7"),
+        (column("v", "timestamptz", path=path("observation.fetched_at")), "1", _PG_FETCHED),
+        (column("v", "timestamptz", path=path("observation.as_of")), "1", None),
+        (column("v", "timestamptz", zone="Europe/Berlin"), '"2000-01-01 01:00:00"', 0),
+        (column("v", "date", zone="Europe/Berlin"), '"1999-12-31T23:30:00Z"', 0),
+        (column("v", "boolean"), '"true"', True),
+    ],
+)
+def test_columns(one: ColumnSpec, record: str, stored: Any) -> None:
+    found = values(spec(one), f'{{"id":"a","v":{record}}}', run="r7", tenant="north")
+    assert found == [(stored,)]
+
+
+def test_the_first_value_decides_even_if_its_pattern_fails() -> None:
+    both: ByPlan[tuple[Alternative, ...]] = ByPlan((
+        Alternative(parse_mapping_path("run")),
+        Alternative(parse_mapping_path("at"), pattern="^([0-9-]{10})"),
+    ))  # fmt: skip
+    one = ColumnSpec("v", parse_type("text"), both)
+    records = ('{"id":"a","run":"r","at":"2024"}', '{"id":"a","at":"2024-03-01T00"}')
+    assert values(spec(one), *records) == [("r",), ("2024-03-01",)]
+    (fault,) = mapped(spec(one), '{"id":"a","at":"2024"}').faults
+    assert fault.reason is Reason.NO_MATCH
+
+
+def test_ordinary_records_take_the_generated_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the numbers of the benchmark would fall without anybody noticing."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("an ordinary record was interpreted")
+
+    monkeypatch.setattr(compiler, "interpret", refuse)
+    of = spec(
+        column("status", "text", path=path("state.name"), values={"open": "open", "paid": "paid"}),
+        column("total", "numeric(12,2)", path=path("amount.total")), column("n", "bigint", min=0),
+        column("currency", "char(3)"), column("active", "boolean"), column("tags", "text[]"),
+        column("ref", "uuid"), column("at", "timestamptz"), column("day", "date"),
+        column("note", "text", max=20), column("data", "jsonb"),
+        column("tenant_id", "text", path=path("observation.tenant")),
+        key=("id", "tenant_id"), revision=dated("timestamptz", path=ByPlan(parse_mapping_path("at"))),
+    )  # fmt: skip
+    record = (
+        '{"id":"a","state":{"name":"open"},"amount":{"total":12.50},"n":7,"currency":"EUR",'
+        '"active":true,"tags":["x"],"ref":"7f2c1e0a-0b1c-4d2e-8f3a-123456789abc",'
+        '"at":"2024-03-01T08:12:31Z","day":"2024-03-01","note":"a:b \\u00e9","data":{"a":[1.5]}}'
+    )
+    assert len(mapped(of, *[record] * 3, tenant="north").rows) == 3
+
+
+def test_what_cannot_work_is_refused_when_it_is_compiled() -> None:
+    for of in (
+        spec(column("v", "text[]"), key=("v",)),
+        spec(column("v", "jsonb"), key=("v",)),
+        spec(column("v", "char(3)[]")),
+        spec(column("v", "varchar(3)", values={"open": "open"})),
+        spec(column("v", "smallint", default=70_000)),
+        spec(column("v", "bigint", personal=Personal.HASH)),
+        spec(column("v", "uuid", min=1)),
+    ):
+        with pytest.raises(ValueError, match="^column v: "):
+            compile_mapping(of, 1)
+
+
+def test_counts_sum_to_the_records() -> None:
+    every = bytes(outcome.value for outcome in Outcome)
+    assert counts(every + every[:1]) == [2, 1, 1, 1, 1, 1]
+    assert counts(b"") == [0] * 6
+    with pytest.raises(ValueError, match="not an outcome"):
+        counts(b"\x00\x01")
+    assert MEANING.keys() == set(Reason)
