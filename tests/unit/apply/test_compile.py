@@ -135,7 +135,7 @@ def test_what_cannot_work_is_refused_when_it_is_compiled() -> None:
         spec(column("v", "bigint", personal=Personal.HASH)),
         spec(column("v", "uuid", min=1)),
     ):
-        with pytest.raises(ValueError, match="^column v: "):
+        with pytest.raises(ValueError, match=r"^column v: "):
             compile_mapping(of, 1)
 
 
