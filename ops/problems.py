@@ -66,10 +66,27 @@ def _own(error: BaseException) -> Problem | None:
 
     if isinstance(error, DefinitionError | BadSettings | BadKafkaConfig):
         return Problem(str(error), USAGE)
+    if type(error).__module__.startswith("apply."):
+        return _apply(error)
     if isinstance(error, BadFailpoints):
         return Problem(f"GAPLESS_FAILPOINTS: {error}", USAGE)
     if isinstance(error, MigrationRefused):
         return Problem(str(error), REFUSED)
+    return None
+
+
+def _apply(error: BaseException) -> Problem | None:
+    """Refusals and pauses of stage 2, where a verb meets them."""
+    from apply.faults import NotPrepared, SinkFault
+    from apply.pass_over import PassFailed
+    from apply.replay import ReplayRefused
+
+    if isinstance(error, NotPrepared | ReplayRefused):
+        return Problem(str(error), REFUSED)
+    if isinstance(error, SinkFault) and error.__cause__ is None:
+        return Problem(f"Postgres cannot take anything now: {error}", UNREACHABLE)
+    if isinstance(error, PassFailed):
+        return Problem(f"{error}\nStart it again: it goes on where it was.", UNREACHABLE)
     return None
 
 

@@ -39,7 +39,6 @@ MEANING: Mapping[str, str] = {
     "or another topic took its name",
     "position_differs": "the record that an applied offset remembers is not the one in the log",
     "mirror_ahead": "Kafka's committed offset is past the applied offset of Postgres",
-    "open_gap": "a gap is recorded that nobody has accepted",
 }
 
 

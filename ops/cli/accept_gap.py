@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -22,27 +23,41 @@ def register(app: typer.Typer) -> None:
 
 def accept_gap(gap: Gap = None, partition: Partition = None, note: Note = "") -> None:
     """Accept that something is lost. Nothing brings it back; reading goes on behind it."""
-    import psycopg
-
-    from apply.opening import topic_id
-    from ops import gaps
-
     if (gap is None) == (partition is None):
         raise problems.Stop("Give a gap's number, or --partition N.", problems.USAGE)
     if not note:
         raise problems.Stop("Say why with --note: the decision is kept.", problems.USAGE)
-    settings, by = context.load_settings(), context.operator()
+    if gap is not None:
+        _recorded(gap, note)
+    else:
+        assert partition is not None
+        _halted(partition, note)
+
+
+def _recorded(gap: int, note: str) -> None:
+    import psycopg
+
+    from ops import gaps
+
+    with psycopg.connect(context.load_settings().postgres, connect_timeout=5) as connection:
+        try:
+            said = gaps.accept_gap(connection, gap, by=context.operator(), note=note)
+        except gaps.NothingToAccept as nothing:
+            raise problems.Stop(f"{nothing} See `gapless status`.", problems.USAGE) from None
+    typer.echo(f"Accepted: {said}.")
+
+
+def _halted(partition: int, note: str) -> None:
+    from apply.gaps import NothingHalted, accept_gap
+
+    settings = context.load_settings()
     try:
-        with psycopg.connect(settings.postgres, connect_timeout=5) as connection:
-            if gap is not None:
-                said = gaps.accept_gap(connection, gap, by=by, note=note)
-                typer.echo(f"Accepted: {said}.")
-                return
-            assert partition is not None
-            found = gaps.accept_halted(connection, partition, topic_id(settings), by=by, note=note)
-    except gaps.NothingToAccept as nothing:
-        raise problems.Stop(f"{nothing} See `gapless status`.", problems.USAGE) from None
+        found = accept_gap(
+            settings, partition, by=context.operator(), note=note, now=datetime.now(UTC)
+        )
+    except NothingHalted as nothing:
+        raise problems.Stop(f"{nothing}. See `gapless status`.", problems.USAGE) from None
     typer.echo(
-        f"Accepted: {found.cause} in partition {found.partition}: {found.detail}.\n"
+        f"Accepted: {found.cause} in partition {found.partition}.\n"
         f"apply goes on at offset {found.next_offset}, log generation {found.generation}."
     )

@@ -14,7 +14,6 @@ def register(app: typer.Typer) -> None:
 def apply(definitions: context.Definitions = None) -> None:
     """Apply the log to Postgres, until it is told to stop."""
     from apply.service import run
-    from ops.facts.log import connect
     from ops.failpoints import build
     from schemas.definitions.load import load_folder
 
@@ -22,5 +21,4 @@ def apply(definitions: context.Definitions = None) -> None:
     hit = build(settings.failpoints)
     loaded = load_folder(settings.definitions).check()
     context.configure_logging(settings)
-    connect(settings)
     raise typer.Exit(run(settings, loaded, hit=hit))

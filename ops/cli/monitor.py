@@ -10,16 +10,29 @@ import typer
 from ops import problems
 from ops.cli import context
 
+_PORT = 9464
 Host = Annotated[
-    str, typer.Option(envvar="GAPLESS_MONITOR_HOST", help="Address to listen on; 0.0.0.0: all.")
+    str | None,
+    typer.Option(
+        envvar="GAPLESS_MONITOR_HOST",
+        help="Else 127.0.0.1; all addresses where GAPLESS_METRICS_PORT asks for metrics.",
+    ),
 ]
-Port = Annotated[int, typer.Option(envvar="GAPLESS_MONITOR_PORT", min=1, max=65535)]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        envvar="GAPLESS_MONITOR_PORT",
+        min=1,
+        max=65535,
+        help="Else GAPLESS_METRICS_PORT, else 9464.",
+    ),
+]
 Every = Annotated[float, typer.Option(metavar="SECONDS", min=1, help="How often it is read.")]
 
 
 def monitor(
-    host: Host = "127.0.0.1",
-    port: Port = 9470,
+    host: Host = None,
+    port: Port = None,
     every: Every = 5.0,
     definitions: context.Definitions = None,
 ) -> None:
@@ -31,6 +44,9 @@ def monitor(
 
     settings = context.load_settings(definitions)
     context.configure_logging(settings)
+    # the other processes serve their metrics on all addresses once a port is set
+    host = host or ("0.0.0.0" if settings.metrics_port else "127.0.0.1")
+    port = port or settings.metrics_port or _PORT
     try:
         asyncio.run(serve(settings, host, port, every))
     except OSError as error:

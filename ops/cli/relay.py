@@ -17,12 +17,10 @@ def relay(once: Once = False) -> None:
     """Publish events in order per key, at least once, until told to stop."""
     from prometheus_client import start_http_server
 
-    from ops.facts.log import connect
     from ops.relay import Relay
 
     settings = context.load_settings()
     context.configure_logging(settings)
-    connect(settings)
     if settings.metrics_port:
         start_http_server(settings.metrics_port)
     stop = threading.Event()

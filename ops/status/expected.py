@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from schemas.definitions.load import Definitions
-from schemas.definitions.source import CursorSpec, IntervalSpec, StreamSpec
-from schemas.keys import partition_id
+from schemas.definitions.problems import DefinitionError
+from schemas.definitions.source import CursorSpec, IntervalSpec, SourceSpec, StreamSpec, Tenant
+from schemas.definitions.tenants import current_tenants
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class ExpectedStream:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """All streams by (source, stream), the partition ids that are listed, files of mappings."""
+    """All streams by (source, stream), the partition ids there should be, files of mappings."""
 
     streams: Mapping[tuple[str, str], ExpectedStream] = field(default_factory=dict)
     partition_ids: tuple[str, ...] = ()
@@ -35,14 +36,22 @@ def expected(definitions: Definitions) -> Expected:
     streams: dict[tuple[str, str], ExpectedStream] = {}
     ids: list[str] = []
     for source in definitions.sources.values():
-        tenants: list[str | None] = [None]
-        if source.tenants is not None:
-            tenants = [tenant.id for tenant in source.tenants.listed]
         for stream in source:
             streams[(source.name, stream.name)] = _stream(stream)
-            ids += [partition_id(source.name, stream.name, tenant) for tenant in tenants]
+            ids += [
+                stream.partition_id(tenant.id if tenant is not None else None)
+                for tenant in _tenants(source)
+            ]
     files = {mapping.name: mapping.file for mapping in definitions.mappings.values()}
     return Expected(streams, tuple(ids), files)
+
+
+def _tenants(source: SourceSpec) -> tuple[Tenant | None, ...]:
+    """The tenants of now; none where their file cannot be read, which ingest says loudly."""
+    try:
+        return current_tenants(source)
+    except (DefinitionError, OSError):
+        return ()
 
 
 def _stream(stream: StreamSpec) -> ExpectedStream:

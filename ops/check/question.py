@@ -1,0 +1,62 @@
+"""The first question of a stream, as it would be asked, with secrets as references. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from ingest.plans.protocol import Ask, Now
+from ingest.pollers import plans_of
+from ingest.requests import placeholder_values, request_for
+from schemas.definitions.secrets import Reference
+from schemas.definitions.source import Bounds, IntervalSpec, PlanSpec, StreamSpec, Tenant
+from schemas.definitions.templates import RenderError
+
+_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked first of one plan. `scope`: an interval as `start~end`, or a walk's name."""
+
+    partition_id: str
+    plan: str
+    scope: str
+    request: str
+    notes: tuple[str, ...]
+
+
+def first_question(stream: StreamSpec, tenant: Tenant | None, now_us: int) -> Question | str:
+    """The first question at this time, or why none can be asked."""
+    plan = plans_of(stream, tenant, _TIMEOUT_S)[0]
+    now = Now(now_us, now_us, now_us)
+    ask = plan.next(plan.begin(plan.adopt(None), now), now)
+    spec = stream.plan(plan.name)
+    if not isinstance(ask, Ask) or spec is None:
+        return "nothing is to be asked: the stream's past has not begun"
+    try:
+        values = placeholder_values(ask, spec, tenant, _as_reference)
+        request = request_for(ask, spec, values, _as_reference)
+    except (RenderError, ValueError) as error:
+        return str(error)
+    query = f"?{urlencode(request.params, safe=':,{} ')}" if request.params else ""
+    body = f"  {json.dumps(request.body, ensure_ascii=False)}" if request.body is not None else ""
+    return Question(
+        partition_id=stream.partition_id(tenant.id if tenant else None),
+        plan=plan.name,
+        scope=ask.scope,
+        request=f"{request.method} {request.path}{query}{body}",
+        notes=tuple(_notes(spec)),
+    )
+
+
+def _as_reference(reference: Reference) -> str:
+    target = reference.target
+    return f"{{{reference.kind}: {target if isinstance(target, str) else ' '.join(target)}}}"
+
+
+def _notes(spec: PlanSpec) -> list[str]:
+    if isinstance(spec, IntervalSpec) and spec.bounds is Bounds.UNKNOWN:
+        return ["One step wider at both ends: `bounds` is not declared."]
+    return []

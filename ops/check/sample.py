@@ -1,0 +1,66 @@
+"""What would become of the records of a page: mapped, a few of them shown. Pure.
+
+Columns that are declared personal are never shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from apply.mapping.compile import compile_mapping
+from apply.mapping.readable import readable_row
+from apply.mapping.types import DELETED, INDEX, CompiledMapping, Place
+from apply.outcomes import Outcome
+from schemas.definitions.mapping import MappingSpec, Personal
+from schemas.keys import split_partition_id
+from schemas.records import Observation
+
+_ROWS, _COLUMNS, _WIDTH = 3, 5, 24
+_SHOWN = (Personal.NO, Personal.UNDECLARED)
+
+
+@dataclass(slots=True)
+class Sample:
+    """`outcomes`: how many records would become what; `faults`: reason and detail → how many."""
+
+    mapping: str
+    version: int
+    outcomes: Counter[str] = field(default_factory=Counter)
+    columns: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    deleted: int = 0
+
+
+def sample(spec: MappingSpec, observations: Sequence[Observation]) -> Sample:
+    """Map every record of the page, as apply would."""
+    compiled = compile_mapping(spec, 0)
+    found = Sample(spec.name, spec.version, columns=list(spec.columns)[:_COLUMNS])
+    for observation in observations:
+        tenant = split_partition_id(observation.partition_id)[2]
+        mapped = compiled.map_page(observation, Place(0, 0, 0, tenant, None))
+        for byte in mapped.outcomes:
+            found.outcomes["applied" if byte == 0 else Outcome(byte).name.lower()] += 1
+        for row in sorted(mapped.rows, key=lambda row: int(row[INDEX])):
+            found.deleted += bool(row[DELETED])
+            if len(found.rows) < _ROWS:
+                found.rows.append(_shown(compiled, found.columns, row))
+        for fault in mapped.faults:
+            found.faults[f"{fault.reason.value}: {fault.detail}"] += 1
+    return found
+
+
+def _shown(compiled: CompiledMapping, columns: Sequence[str], row: tuple[object, ...]) -> list[str]:
+    values = readable_row(compiled, row)
+    return [
+        _short(values[name]) if compiled.spec.columns[name].personal in _SHOWN else "(pers.)"
+        for name in columns
+    ]
+
+
+def _short(value: object) -> str:
+    text = "·" if value is None else str(value)
+    text = "".join(c if c.isprintable() else "·" for c in text)
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1]}…"

@@ -1,0 +1,213 @@
+"""`gapless check`: is a definition valid, what would it ask, and what would come of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ops import problems
+from ops.cli import context
+
+if TYPE_CHECKING:
+    from ops.check.fetch import FirstPage
+    from ops.check.sample import Sample
+    from schemas.definitions.load import Definitions
+    from schemas.definitions.source import SourceSpec, StreamSpec
+    from schemas.settings import Settings
+
+Source = Annotated[
+    str | None, typer.Argument(metavar="[SOURCE]", help="A source; else all, without asking.")
+]
+Offline = Annotated[bool, typer.Option("--offline", help="Ask the provider nothing.")]
+
+
+def check(
+    source: Source = None,
+    offline: Offline = False,
+    json: context.Json = False,
+    definitions: context.Definitions = None,
+) -> None:
+    """Validate definitions, show the first question, fetch one page and show what it becomes.
+
+    Writes nothing, and needs neither Kafka nor Postgres. Exit code 2: a definition is wrong;
+    3: the provider gives no page.
+    """
+    from schemas.definitions.load import load_folder
+
+    settings = context.load_settings(definitions)
+    loaded = load_folder(settings.definitions)
+    for problem in loaded.problems:
+        typer.echo(f"{problem}\n", err=True)
+    loaded.check()
+    chosen = list(loaded.sources.values())
+    if source is not None:
+        chosen = [one for one in chosen if one.name == source]
+    if not chosen:
+        known = ", ".join(sorted(loaded.sources)) or "none"
+        raise problems.Stop(f"There is no source {source}; known: {known}.", problems.USAGE)
+    told = [_source(settings, loaded, one, offline or source is None) for one in chosen]
+    if json:
+        context.print_json(told)
+    else:
+        typer.echo("\n\n".join("\n".join(_lines(one)) for one in told))
+        typer.echo("Nothing was written.")
+    if any("trouble" in stream for one in told for stream in one["streams"]):
+        raise typer.Exit(problems.UNREACHABLE)
+
+
+def _source(
+    settings: Settings, loaded: Definitions, source: SourceSpec, offline: bool
+) -> dict[str, Any]:
+    from schemas.definitions.risks import (
+        assumptions_of_stream,
+        risks_of_mapping,
+        risks_of_source,
+    )
+
+    mappings = [spec for spec in loaded.mappings.values() if spec.source == source.name]
+    return {
+        "source": source.name,
+        "file": source.file,
+        "mappings": [
+            {"mapping": m.name, "file": m.file, "version": m.version, "table": m.table}
+            for m in mappings
+        ],
+        "streams": [_stream(settings, loaded, source, stream, offline) for stream in source],
+        "risks": [*risks_of_source(source), *(r for m in mappings for r in risks_of_mapping(m))],
+        "assumed": [
+            f"{stream.name} {said}" for stream in source for said in assumptions_of_stream(stream)
+        ],
+    }
+
+
+def _stream(
+    settings: Settings, loaded: Definitions, source: SourceSpec, stream: StreamSpec, offline: bool
+) -> dict[str, Any]:
+    from ops.check.fetch import first_page
+    from ops.check.question import first_question
+    from ops.check.sample import sample
+    from schemas.definitions.tenants import current_tenants
+
+    tenants = current_tenants(source)
+    tenant = tenants[0] if tenants else None
+    owner = stream.partition_id(tenant.id if tenant else None)
+    question = first_question(stream, tenant, time.time_ns() // 1000)
+    told: dict[str, Any] = {"stream": stream.name, "partition_id": owner}
+    if isinstance(question, str):
+        return {**told, "trouble": question}
+    told |= {
+        "plan": question.plan,
+        "scope": question.scope,
+        "question": question.request,
+        "notes": list(question.notes),
+    }
+    if offline:
+        return told
+    page = first_page(settings, loaded, owner)
+    if page.trouble is not None:
+        return {**told, "trouble": page.trouble, "unblocked_by": page.unblocked_by}
+    told["answer"] = _answer(page)
+    samples = [sample(m, page.observations) for m in loaded.mappings_for(source.name, stream.name)]
+    told["samples"] = [_sample(one) for one in samples]
+    return told
+
+
+def _answer(page: FirstPage) -> dict[str, Any]:
+    if not page.observations:
+        return {"records": 0, "empty": page.empty}
+    first, last = page.observations[0], page.observations[-1]
+    off_s = None
+    if first.server_time is not None:
+        off_s = round(abs(first.server_time - last.received_at) / 1e6, 1)
+    return {
+        "url": first.url,
+        "scope": first.scope,
+        "empty": page.empty,
+        "status": first.status,
+        "milliseconds": (first.received_at - first.requested_at) // 1000,
+        "clocks_differ_s": off_s,
+        "records": sum(len(part.records) for part in page.observations),
+        "bytes": sum(len(r) for part in page.observations for r in part.records),
+        "next": last.next_token is not None,
+    }
+
+
+def _sample(found: Sample) -> dict[str, Any]:
+    return {
+        "mapping": found.mapping,
+        "version": found.version,
+        "outcomes": dict(found.outcomes),
+        "deleted": found.deleted,
+        "columns": found.columns,
+        "rows": found.rows,
+        "faults": dict(found.faults),
+    }
+
+
+def _lines(told: dict[str, Any]) -> Iterator[str]:
+    yield f"{told['file']:<26} valid"
+    for mapping in told["mappings"]:
+        where = f"mapping {mapping['mapping']}, v{mapping['version']}, table {mapping['table']}"
+        yield f"{mapping['file']:<26} valid, {where}"
+    for stream in told["streams"]:
+        yield from _stream_lines(stream)
+    yield from _list("Risks you take", told["risks"])
+    yield from _list("Assumed, not proven", told["assumed"])
+
+
+def _stream_lines(stream: dict[str, Any]) -> Iterator[str]:
+    if "question" in stream:
+        yield f"{'First question':<26} {stream['partition_id']}  {_scope(stream)}"
+        yield f"  {stream['question']}"
+        yield from (f"  {note}" for note in stream["notes"])
+    if "trouble" in stream:
+        yield f"{'No answer':<26} {stream['trouble']}"
+        if stream.get("unblocked_by"):
+            yield f"  {stream['unblocked_by']}"
+    answer = stream.get("answer")
+    if answer is None:
+        return
+    if not answer["records"]:
+        yield f"{'Answer':<26} no records in the first {answer['empty']} stretches"
+        return
+    off = answer["clocks_differ_s"]
+    clocks = "" if off is None else f", clocks agree to {max(1, round(off))} s"
+    more = "more pages follow" if answer["next"] else "no next page"
+    yield f"{'Answer':<26} {answer['status']} in {answer['milliseconds']} ms{clocks}"
+    yield f"  {answer['records']} records, {more}, {answer['bytes'] // 1000} kB"
+    if answer["empty"]:
+        yield f"  the {answer['empty']} stretches before it had no records"
+    for sample in stream["samples"]:
+        yield from _sample_lines(sample)
+
+
+def _scope(stream: dict[str, Any]) -> str:
+    """`interval [2024-01-01, 2024-01-31)`, or the plan alone."""
+    from ops.status.parts import micros
+    from ops.status.words import moment
+
+    start, separator, end = stream["scope"].partition("~")
+    if stream["plan"] != "interval" or not separator:
+        return str(stream["plan"])
+    return f"interval [{moment(micros(start), 0)}, {moment(micros(end), 0)})"
+
+
+def _sample_lines(sample: dict[str, Any]) -> Iterator[str]:
+    rows = [sample["columns"], *sample["rows"]]
+    widths = [max(len(row[at]) for row in rows) for at in range(len(sample["columns"]))]
+    for row in rows:
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        yield "    " + "  ".join(cells).rstrip()
+    for fault, number in sample["faults"].items():
+        yield f"    {number} quarantined: {fault}"
+    counts = ", ".join(f"{number} {name}" for name, number in sorted(sample["outcomes"].items()))
+    gone = f" ({sample['deleted']} deleted)" if sample["deleted"] else ""
+    yield f"  {sample['mapping'] + ' would be':<24} {counts or 'nothing'}{gone}"
+
+
+def _list(title: str, items: list[str]) -> Iterator[str]:
+    yield f"{title:<26} {items[0] if items else 'none'}"
+    yield from (f"{'':<26} {item}" for item in items[1:])

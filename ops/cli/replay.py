@@ -1,0 +1,97 @@
+"""`gapless replay`: reads the log again for a mapping whose version was raised."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ops.cli import context
+
+if TYPE_CHECKING:
+    from apply.replay import Progress, ReplayReport
+
+Mapping = Annotated[str, typer.Argument(help="A mapping of the definitions.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count what would change.")]
+Pause = Annotated[
+    float,
+    typer.Option("--pause", metavar="SECONDS", min=0, help="Rest after every read: throttle."),
+]
+_OUTCOMES = ("applied", "superseded", "ignored", "quarantined", "retryable", "erased")
+
+
+def replay(
+    mapping: Mapping,
+    dry_run: DryRun = False,
+    pause: Pause = 0.0,
+    json: context.Json = False,
+    definitions: context.Definitions = None,
+) -> None:
+    """Read the log again with the mapping as it is now, beside live apply; asks no provider.
+
+    Start it again after a crash, and it goes on. No event is published again.
+    """
+    from apply.replay import run_replay
+    from ops.facts.log import connect
+    from ops.failpoints import build
+    from schemas.definitions.load import load_folder
+
+    settings = context.load_settings(definitions)
+    loaded = load_folder(settings.definitions).check()
+    context.configure_logging(settings)
+    connect(settings)
+    report = run_replay(
+        settings, loaded, mapping, dry_run=dry_run, progress=_tell,
+        hit=build(settings.failpoints), pause_s=pause,
+    )  # fmt: skip
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+    if json:
+        context.print_json(_json(report))
+    else:
+        typer.echo(_text(report))
+
+
+def _tell(progress: Progress) -> None:
+    """One line that changes on a terminal, a line now and then elsewhere."""
+    share = progress.done / progress.total if progress.total else 1.0
+    said = (
+        f"{share:4.0%}  {progress.done:,} of {progress.total:,} offsets, {progress.pages:,} pages"
+    )
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{said}")
+        sys.stderr.flush()
+
+
+def _json(report: ReplayReport) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {**asdict(report), "outcomes": dict(zip(_OUTCOMES, report.outcomes, strict=True))}
+
+
+def _text(report: ReplayReport) -> str:
+    counts = "  ".join(
+        f"{name} {number:,}"
+        for name, number in zip(_OUTCOMES, report.outcomes, strict=True)
+        if number
+    )
+    name = f"{report.mapping} v{report.version}"
+    lines = [
+        f"{name}: {report.pages:,} pages of {report.offsets:,} offsets"
+        + (", resumed" if report.resumed else ""),
+        f"  outcomes      {counts or 'none'}",
+    ]
+    if report.dry_run:
+        columns = "  ".join(f"{c} {n:,}" for c, n in sorted(report.changed_columns.items()))
+        lines += [
+            f"  would add     {report.added:,} rows",
+            f"  would change  {report.changed:,} rows" + (f"   {columns}" if columns else ""),
+            f"  would stay    {report.unchanged:,} rows",
+            f"  would fail    {report.newly_failing:,} records that do not fail now",
+            f"  would heal    {report.healed:,} records",
+            "Nothing was written.",
+        ]
+    elif report.replaced:
+        lines.append(f"  replaced      {report.replaced:,} open exceptions of older versions")
+    return "\n".join(lines)

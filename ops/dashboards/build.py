@@ -1,0 +1,227 @@
+"""Builds `gapless.json`: `python -m ops.dashboards.build`. A test keeps the two the same.
+
+First the answer (what is blocked, how much of a horizon is used), then lag against horizons, then
+throughput. Only stat and timeseries panels, and no variables: every panel stands for itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat, timeseries
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models import common as values
+from grafana_foundation_sdk.models.dashboard import (
+    DashboardCursorSync,
+    DataSourceRef,
+    DynamicConfigValue,
+    GridPos,
+    Threshold,
+    ThresholdsMode,
+)
+
+TARGET = Path(__file__).with_name("gapless.json")
+_SOURCE = DataSourceRef(type_val="prometheus", uid="prometheus")
+_RATE = "[2m]"
+_MOST = 12  # series in a panel: of thousands of tenants only the worst can be read
+_GREEN, _ORANGE, _RED = "green", "orange", "red"
+Limits = tuple[tuple[float | None, str], ...]
+_ANY_IS_BAD: Limits = ((None, _GREEN), (1, _RED))
+_ANY_IS_ODD: Limits = ((None, _GREEN), (1, _ORANGE))
+
+
+def build() -> str:
+    """The dashboard as JSON text, with a newline at its end."""
+    made = (
+        dashboard.Dashboard("Gapless")
+        .uid("gapless")
+        .description("What is blocked, and how far lag is from what can still be had")
+        .tags(["gapless"])
+        .timezone("utc")
+        .time("now-6h", "now")
+        .refresh("30s")
+        .tooltip(DashboardCursorSync.CROSSHAIR)
+        .readonly()
+    )
+    panels = (*_answers(), *_horizons(), *_throughput(), *_inside())
+    for number, panel in enumerate(panels, 1):
+        made = made.with_panel(panel.id(number))
+    text: str = JSONEncoder(sort_keys=True, indent=2).encode(made.build())
+    return f"{text}\n"
+
+
+def _answers() -> list[Any]:
+    """The top row: one number each, zero is good."""
+    return [
+        _stat("Blocked", "What waits for somebody", "sum(gapless_blocked) or vector(0)", "short",
+              0, _ANY_IS_BAD),
+        _stat("Not flowing", "Partition ids in any other state",
+              'sum(gapless_state{state!="flowing"}) or vector(0)', "short", 4, _ANY_IS_ODD),
+        _stat("Horizon used", "The worst lag divided by its horizon",
+              "max(gapless_horizon_share_used_ratio)", "percentunit", 8,
+              ((None, _GREEN), (0.5, _ORANGE), (0.7, _RED))),
+        _stat("Time left", "Until something is lost, at the worst one",
+              "min(gapless_horizon_time_left_seconds)", "s", 12,
+              ((None, _RED), (0, _RED), (14_400, _ORANGE), (86_400, _GREEN))),
+        _stat("In quarantine", "Records that somebody has to decide about",
+              "sum(gapless_quarantined_records) or vector(0)", "short", 16, _ANY_IS_ODD),
+        _stat("Servers away", "Kafka or Postgres cannot be asked",
+              "count(gapless_server_up == 0) or vector(0)", "short", 20, _ANY_IS_BAD),
+    ]  # fmt: skip
+
+
+def _horizons() -> list[Any]:
+    """Lag against retention, per partition id."""
+    provider = (
+        _series("Ingest lag against the provider's retention", "Dashed: what the provider keeps",
+                "s", 0, 12)
+        .scale_distribution(_log_scale())
+        .with_target(_query(_worst("gapless_lag_ingest_seconds"), "{{partition_id}}", "A"))
+        .with_target(_query("min(gapless_horizon_provider_seconds)", "provider keeps", "B"))
+    )  # fmt: skip
+    topic = (
+        _series("Apply lag against the topic's retention",
+                "Configured is shown only where pages are deleted by age; observed is the age of "
+                "the oldest record kept", "s", 12, 12)
+        .scale_distribution(_log_scale())
+        .with_target(_query(_worst("gapless_lag_apply_seconds"), "{{partition_id}}", "A"))
+        .with_target(
+            _query("min(gapless_horizon_topic_configured_seconds < Inf)", "topic keeps", "B")
+        )
+        .with_target(
+            _query("min(gapless_horizon_topic_observed_seconds)", "oldest record kept", "C")
+        )
+    )  # fmt: skip
+    share = (
+        _series("Share of the tightest horizon that is used", "Alerts above 70 %", "percentunit",
+                0, 4, 16)
+        .max(1)
+        .thresholds(_limits(((None, "transparent"), (0.7, _RED))))
+        .thresholds_style(
+            common.GraphThresholdsStyleConfig().mode(values.GraphThresholdsStyleMode.LINE)
+        )
+        .with_target(_query(_worst("gapless_horizon_share_used_ratio"), "{{partition_id}}"))
+    )  # fmt: skip
+    blocked = _series("Blocked, by kind", "What waits for somebody", "short", 16, 4, 8).with_target(
+        _query("sum by (kind) (gapless_blocked)", "{{kind}}")
+    )
+    return [share, blocked, _dashed(provider, "provider keeps"), _dashed(topic, "topic keeps")]
+
+
+def _throughput() -> list[Any]:
+    """What moves."""
+    return [
+        _series("Pages into the log", "Durable pages per second", "pps", 0, 20, 8).with_target(
+            _query(f"sum(rate(gapless_ingest_pages_total{_RATE}))", "pages")
+        ),
+        _series("Outcomes of records", "Per second, once per mapping", "short", 8, 20, 8)
+        .stacking(common.StackingConfig().mode(values.StackingMode.NORMAL))
+        .with_target(
+            _query(f"sum by (outcome) (rate(gapless_apply_records_total{_RATE}))", "{{outcome}}")
+        ),
+        _series("Log records behind the applied offset", "", "short", 16, 20, 8).with_target(
+            _query(_worst("gapless_lag_apply_records"), "{{partition_id}}")
+        ),
+    ]
+
+
+def _inside() -> list[Any]:
+    """Where time goes, and what grows."""
+    p95 = f"histogram_quantile(0.95, sum by (le) (rate({{}}_bucket{_RATE})))"
+    slow = _series("95th percentile of durations", "", "s", 0, 28, 8)
+    for letter, name, label in (
+        ("A", "gapless_ingest_fetch_seconds", "request to a source"),
+        ("B", "gapless_ingest_commit_seconds", "transaction of the log"),
+        ("C", "gapless_ingest_persist_seconds", "page to checkpoint"),
+    ):
+        slow = slow.with_target(_query(p95.format(name), label, letter))
+    return [
+        slow,
+        _series("Waiting", "Marks for pages, events for the relay, transactions for their end",
+                "short", 8, 28, 8)
+        .with_target(_query("sum(gapless_pending_marks)", "pending marks", "A"))
+        .with_target(_query("gapless_outbox_unsent_events", "events to publish", "B"))
+        .with_target(
+            _query("max(gapless_log_open_transaction_seconds)", "oldest open transaction, s", "C")
+        ),
+        _series("Memory of workers", "Resident", "bytes", 16, 28, 8).with_target(
+            _query('process_resident_memory_bytes{job=~"gapless.*"}', "{{job}} {{instance}}")
+        ),
+    ]  # fmt: skip
+
+
+def _worst(name: str) -> str:
+    return f"topk({_MOST}, {name})"
+
+
+def _query(expr: str, legend: str = "", ref: str = "A") -> prometheus.Dataquery:
+    query = prometheus.Dataquery().datasource(_SOURCE).expr(expr).ref_id(ref)
+    return query.legend_format(legend) if legend else query
+
+
+def _limits(steps: Limits) -> dashboard.ThresholdsConfig:
+    found = [Threshold(value=value, color=color) for value, color in steps]
+    return dashboard.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(found)
+
+
+def _log_scale() -> common.ScaleDistributionConfig:
+    """From seconds to months in one picture."""
+    return common.ScaleDistributionConfig().type(values.ScaleDistribution.SYMLOG).log(10)
+
+
+def _stat(title: str, about: str, expr: str, unit: str, x: int, limits: Limits) -> stat.Panel:
+    return (
+        stat.Panel()
+        .title(title)
+        .description(about)
+        .datasource(_SOURCE)
+        .unit(unit)
+        .thresholds(_limits(limits))
+        .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
+        .grid_pos(GridPos(x=x, y=0, w=4, h=4))
+        .with_target(_query(expr))
+    )
+
+
+def _series(title: str, about: str, unit: str, x: int, y: int, w: int = 12) -> timeseries.Panel:
+    legend = (
+        common.VizLegendOptions()
+        .show_legend(True)
+        .display_mode(values.LegendDisplayMode.LIST)
+        .placement(values.LegendPlacement.BOTTOM)
+        .calcs([])
+    )
+    tooltip = common.VizTooltipOptions().mode(values.TooltipDisplayMode.MULTI)
+    return (
+        timeseries.Panel()
+        .title(title)
+        .description(about)
+        .datasource(_SOURCE)
+        .unit(unit)
+        .min(0)
+        .draw_style(values.GraphDrawStyle.LINE)
+        .line_width(1)
+        .fill_opacity(8)
+        .legend(legend)
+        .tooltip(tooltip.sort(values.SortOrder.DESCENDING))
+        .grid_pos(GridPos(x=x, y=y, w=w, h=8))
+    )
+
+
+def _dashed(panel: timeseries.Panel, name: str) -> timeseries.Panel:
+    """A limit is drawn as one: red, dashed, not filled."""
+    return panel.override_by_name(
+        name,
+        [
+            DynamicConfigValue(id_val="color", value={"mode": "fixed", "fixedColor": _RED}),
+            DynamicConfigValue(id_val="custom.lineStyle", value={"fill": "dash", "dash": [8, 6]}),
+            DynamicConfigValue(id_val="custom.fillOpacity", value=0),
+        ],
+    )
+
+
+if __name__ == "__main__":
+    TARGET.write_text(build(), "utf-8")
+    sys.stdout.write(f"{TARGET}\n")

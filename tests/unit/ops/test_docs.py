@@ -1,0 +1,47 @@
+"""The documents name what is there: every failpoint, every finding, every verb they speak of."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import typer
+
+from ops.audit.findings import MEANING
+from ops.cli.main import build_app
+from schemas.failpoints import APPLY, INGEST
+
+OPS = Path(__file__).parents[3] / "ops"
+
+
+def test_every_failpoint_has_its_window() -> None:
+    text = (OPS / "docs/crash-windows.md").read_text("utf-8")
+    assert set(re.findall(r"`((?:ingest|apply|replay)\.\w+)`", text)) == {*INGEST, *APPLY}
+
+
+def test_every_finding_is_listed() -> None:
+    text = (OPS / "docs/audit.md").read_text("utf-8")
+    listed = {name for row in text.splitlines() if row.startswith("|")
+              for name in re.findall(r"`(\w+)`", row.rsplit("|", 2)[1])}  # fmt: skip
+    assert listed == set(MEANING)
+
+
+def _verbs(app: typer.Typer) -> set[str]:
+    """All verbs, those of groups as `group verb`."""
+    found = {
+        info.name or info.callback.__name__ for info in app.registered_commands if info.callback
+    }
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        found |= {f"{group.name} {name}" for name in _verbs(group.typer_instance)}
+    return found
+
+
+def test_documents_speak_of_verbs_that_exist() -> None:
+    verbs = _verbs(build_app())
+    groups = {verb.split()[0] for verb in verbs if " " in verb}
+    for file in (*OPS.glob("runbooks/*.md"), *OPS.glob("docs/*.md")):
+        for words in re.findall(r"`gapless ([a-z- ]+)", file.read_text("utf-8")):
+            named = words.split()
+            wanted = " ".join(named[: 2 if named[0] in groups else 1])
+            assert wanted in verbs, f"{file.name}: gapless {wanted}"
