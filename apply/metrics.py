@@ -14,6 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import REGISTRY, Collector
 
 from apply.batch import Batch
+from apply.horizon import Horizon
 from apply.outcomes import Outcome
 from apply.store import Report
 
@@ -82,6 +83,7 @@ class Standing:
     first_ms: Mapping[int, int]
     ends: Mapping[int, tuple[int, int]]
     partition_ids: Mapping[int, tuple[str, ...]]
+    horizon: Horizon
 
 
 class Lags(Collector):
@@ -107,26 +109,34 @@ class Lags(Collector):
         seconds = _family("lag_seconds", "Now less append time of the next record to apply")
         records = _family("lag_records", "Offsets between the applied one and the log's end")
         low = _family("log_start_offset", "First offset that the topic still holds")
-        by_id = GaugeMetricFamily(
-            "gapless_apply_partition_id_lag_seconds",
-            "Lag of the partition that a partition id lives in",
-            labels=["partition_id"],
+        oldest = _family("log_oldest_seconds", "Age of the first record that the topic still holds")
+        by_id = _family(
+            "partition_id_lag_seconds", "Lag of a partition id's partition", "partition_id"
         )
+        kept = _family("horizon_seconds", "How long the topic keeps records", "partition_id")
+        share = _family("horizon_share_used", "Lag as a share of that", "partition_id")
+        retention = standing.horizon.retention_s
         for number, following in standing.next_offsets.items():
             first = standing.first_ms.get(number)
             lag = 0.0 if first is None else max(0.0, (now_ms - first) / 1000)
             seconds.add_metric([str(number)], lag)
             for partition_id in standing.partition_ids.get(number, ()):
                 by_id.add_metric([partition_id], lag)
+                if retention is not None:
+                    kept.add_metric([partition_id], retention)
+                    share.add_metric([partition_id], lag / max(retention, 0.001))
             if number in standing.ends:
                 start, end = standing.ends[number]
                 records.add_metric([str(number)], max(0, end - following))
                 low.add_metric([str(number)], start)
-        yield from (seconds, records, low, by_id)
+            if number in standing.horizon.oldest_ms:
+                age_ms = now_ms - standing.horizon.oldest_ms[number]
+                oldest.add_metric([str(number)], max(0.0, age_ms / 1000))
+        yield from (seconds, records, low, oldest, by_id, kept, share)
 
 
-def _family(name: str, text: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"gapless_apply_{name}", text, labels=["partition"])
+def _family(name: str, text: str, label: str = "partition") -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"gapless_apply_{name}", text, labels=[label])
 
 
 LAGS = Lags()

@@ -16,12 +16,12 @@ from apply.barrier import Barrier, listed
 from apply.changes import Change, Events
 from apply.faults import Refusal, refusal
 from apply.fold import fold, split_barred
-from apply.guard import broken_sql, foreign_sql, lowered_sql, upsert_sql
-from apply.mapping.types import BEGAN, CompiledMapping, Row
+from apply.guard import broken_sql, lowered_sql, upsert_sql
+from apply.mapping.types import BEGAN, PARTITION_ID, CompiledMapping, Row
 from apply.outcomes import Outcome
-from apply.share import FOREIGN_OWNER, Coordinates, Share, coordinates
+from apply.share import FOREIGN_OWNER, Share, coordinates
 from apply.sink import Connection
-from apply.sql_text import columns_sql, copy_sql, quote, target_sql
+from apply.sql_text import columns_sql, copy_sql, equal_sql, quote, target_sql
 from schemas.definitions.mapping import RevisionKind
 
 _log = structlog.get_logger(__name__)
@@ -44,7 +44,9 @@ class Target:
         self.stage = f"stage_{compiled.version_id}"
         self.copy = copy_sql(compiled, self.stage)
         self.upsert = upsert_sql(compiled, self.stage)
-        self.foreign = foreign_sql(compiled, self.stage)
+        # to send every written row's place back would cost more than to ask about the others
+        self.upsert_counted = f"WITH written AS ({self.upsert}) SELECT count(*) FROM written"
+        self.others = _others_sql(compiled, self.stage)
         self.lowered = lowered_sql(compiled, self.stage)
         exact = compiled.spec.revision.kind is RevisionKind.EXACT
         self.broken = broken_sql(compiled, self.stage) if exact else None
@@ -70,6 +72,20 @@ class _Upserted:
     beaten: list[Row]
     foreign: list[Row]
     landed: Landed
+
+
+def _others_sql(compiled: CompiledMapping, stage: str) -> str:
+    """Staged rows whose table row is another one: to ask after the upsert.
+
+    Returns (partition_id_no, offset, index, partition_id_no of the row that stands there).
+    """
+    place = ("_partition_id", "_generation", "_offset", "_index", "_mapping_version")
+    new, old = (", ".join(f"{one}.{quote(name)}" for name in place) for one in ("n", "t"))
+    return (
+        'SELECT n."_partition_id", n."_offset", n."_index", t."_partition_id"'
+        f" FROM {quote(stage)} n JOIN {target_sql(compiled.spec)} t ON {equal_sql(compiled, 'n', 't')}"
+        f" WHERE ({new}) IS DISTINCT FROM ({old})"
+    )
 
 
 class Landing:
@@ -165,15 +181,18 @@ class Landing:
         target, connection = self._target, self._connection
         self._stage(winners)
         landed = self._look(winners)
-        before = {} if self._events is None else self._events.before(connection)
-        cursor = connection.cursor(binary=True)
-        written = cursor.execute(target.upsert.encode()).fetchall()
         upserted = _Upserted([], [], landed)
+        if self._events is None:
+            row = connection.execute(target.upsert_counted.encode()).fetchone()
+            if row is None or row[0] < len(winners):
+                self._sort_out(winners, upserted)
+            return upserted
+        before = self._events.before(connection)
+        written = connection.cursor(binary=True).execute(target.upsert.encode()).fetchall()
         if len(written) < len(winners):
-            self._sort_out(winners, {(one[0], one[1], one[2]) for one in written}, upserted)
-        if self._events is not None:
-            done = {(one[0], one[1], one[2]) for one in written}
-            landed.changes += self._events.after(connection, before, done, winners)
+            self._sort_out(winners, upserted)
+        done = {(one[0], one[1], one[2]) for one in written}
+        landed.changes += self._events.after(connection, before, done, winners)
         return upserted
 
     def _stage(self, rows: Sequence[Row]) -> None:
@@ -187,15 +206,15 @@ class Landing:
             for row in rows:
                 write(row)
 
-    def _sort_out(self, winners: list[Row], done: set[Coordinates], upserted: _Upserted) -> None:
-        found = self._connection.execute(self._target.foreign.encode())
-        held = {(one[0], one[1], one[2]) for one in found}
+    def _sort_out(self, winners: list[Row], upserted: _Upserted) -> None:
+        """Which of the winners were not written, and why."""
+        found = self._connection.execute(self._target.others.encode())
+        others = {(one[0], one[1], one[2]): one[3] for one in found}
         for row in winners:
-            at = coordinates(row)
-            if at in held:
-                upserted.foreign.append(row)
-            elif at not in done:
-                upserted.beaten.append(row)
+            holder = others.get(coordinates(row))
+            if holder is not None:
+                ours = holder == row[PARTITION_ID]
+                (upserted.beaten if ours else upserted.foreign).append(row)
 
     def _look(self, winners: list[Row]) -> Landed:
         """What an operator should hear of: lower revisions that win, and broken declarations."""

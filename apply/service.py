@@ -21,6 +21,7 @@ from apply.claim import LIVE
 from apply.consumer import Reader
 from apply.decode import Decoder
 from apply.faults import NotPrepared, sink_fault
+from apply.horizon import Horizons
 from apply.identities import Identities
 from apply.inbox import Assigned, Inbox, Revoked
 from apply.mapping.types import CompiledMapping
@@ -112,6 +113,7 @@ class Service:
     ) -> None:
         self._settings, self._stop = settings, stop
         self._silent = False
+        self._routes: dict[str, int] = {}
         streams = by_stream(mappings)
         self._inbox = Inbox()
         self._identities = Identities(settings.postgres, stop)
@@ -130,6 +132,7 @@ class Service:
             lambda numbers: self._inbox.put_event(Assigned(numbers)),
             lambda numbers: self._inbox.put_event(Revoked(numbers)),
         )
+        self._horizons = Horizons(settings, lambda: list(self._store.positions))
         chores = Chores(mappings, settings.mark_deadline_s)
         self._writer = Writer(
             self._store, ownership, self._inbox, self._members.commit, chores.do, hit=hit
@@ -146,6 +149,7 @@ class Service:
         self._reader.start()
         self._writer.start()
         self._members.start()
+        self._horizons.start()
         _log.info("applying", topic=self._settings.observations, worker=self._settings.worker)
         while not self._stop.wait(0.5) and self._writer.alive:
             self._watch()
@@ -154,6 +158,7 @@ class Service:
         self._reader.stop()
         self._members.stop()
         self._checks.stop()
+        self._horizons.stop()
         metrics.LAGS.watch(None)
         if self._writer.failed is not None:
             return INTERNAL
@@ -176,10 +181,14 @@ class Service:
         first_ms = {**self._inbox.first_ms(), **self._writer.in_hand()}
         by_partition: dict[int, list[str]] = {}
         for text in self._identities.known():
-            by_partition.setdefault(route(text, self._settings.partitions), []).append(text)
+            where = self._routes.get(text)
+            if where is None:
+                where = self._routes[text] = route(text, self._settings.partitions)
+            by_partition.setdefault(where, []).append(text)
         return metrics.Standing(
             next_offsets={p: held.next_offset for p, held in positions.items()},
             first_ms=first_ms,
             ends=self._reader.watermarks(positions),
             partition_ids={p: tuple(texts) for p, texts in by_partition.items()},
+            horizon=self._horizons.found,
         )
