@@ -15,13 +15,16 @@ import structlog
 from ingest import metrics, restore_log
 from ingest.emission import Poller
 from ingest.faults import Fenced, Refused, where
-from ingest.ownership import Ownership, Surroundings
+from ingest.ownership import Ownership
 from ingest.partition_log import PartitionLog
 from ingest.restore import Restored
+from ingest.surroundings import Surroundings
 from schemas.log.reader import LogUnavailable
 
 _log = structlog.get_logger(__name__)
 _FIRST_WAIT_S, _LAST_WAIT_S = 0.5, 30.0
+_FAULTS_OF_ONCE = 4
+"""After so many faults in a row a run that must end gives up; a service tries for ever."""
 
 
 class Owner:
@@ -47,7 +50,10 @@ class Owner:
         self._stop.set()
 
     async def run(self) -> None:
-        """Until stopped, or until nothing is awaited any more. Raises Refused."""
+        """Until stopped, or until nothing is awaited any more.
+
+        Raises Refused, and LogUnavailable in a run that must end.
+        """
         try:
             await self._run()
         finally:
@@ -74,6 +80,8 @@ class Owner:
             except Exception as error:
                 metrics.UNAVAILABLE.inc()
                 known = isinstance(error, LogUnavailable)
+                if self._faults >= _FAULTS_OF_ONCE and not self._around.pace.endless:
+                    raise LogUnavailable(f"log partition {self.partition}: {error}") from error
                 wait_s = self._back_off_s()
                 _log.warning(
                     "log partition closed; restoring",

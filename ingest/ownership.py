@@ -1,52 +1,31 @@
 """One ownership of a log partition, from the restored state to the last commit.
 
-The committer loop is the only place in ingest that writes: it takes what the polls have put into
-the buffer, and no fetch is awaited inside a transaction. Ends by `stop` or by a fault of the log.
+Keeps the state of every partition id after what was emitted, lets operators' decisions change it,
+and runs polls beside the committer loop. Ends by `stop` or by a fault of the log.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 import structlog
 
-from ingest import committer, metrics
-from ingest.budget import Pace, Tail, blocked, unfinished
-from ingest.buffer import Buffer, ByteBudget, Held
-from ingest.committer import Head, Limits, Transaction
-from ingest.decisions import Decisions
+from ingest import metrics
+from ingest.budget import blocked, unfinished
+from ingest.buffer import Buffer
+from ingest.commits import Commits
 from ingest.emission import Emission, Poller, StreamState
 from ingest.faults import where
-from ingest.metrics import Horizon
 from ingest.partition_log import PartitionLog
 from ingest.polls import Polls
-from ingest.producer import Written
 from ingest.restore import Restored
-from schemas.records import Blocked, Control
-from schemas.settings import Settings
+from ingest.surroundings import Surroundings
+from schemas.records import Blocked
 
 _log = structlog.get_logger(__name__)
 _INTERNAL = "internal_error"
-_US = 1_000_000
-
-Obey = Callable[[StreamState, Control], StreamState]
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What every ownership of the process shares. `now` in microseconds since the epoch."""
-
-    settings: Settings
-    bytes: ByteBudget
-    decisions: Decisions
-    obey: Obey
-    horizon_of: Callable[[str], Horizon]
-    pace: Pace
-    persist: Tail
-    now: Callable[[], int]
 
 
 class Ownership:
@@ -60,40 +39,39 @@ class Ownership:
         log: PartitionLog,
         restored: Restored,
     ) -> None:
-        self._partition, self._around, self._log = partition, around, log
-        self._restored = restored
-        self._pollers = pollers
-        self._heads: dict[str, Head] = dict(restored.heads)
-        self._limits = Limits()
+        self._partition, self._around = partition, around
+        self._pollers, self._restored = pollers, restored
         self._buffer = Buffer(around.settings.pages_in_flight, around.bytes)
+        self._commits = Commits(partition, around, log, restored, self._buffer, pollers.keys())
         self.latest: dict[str, StreamState] = {}
         """The state after everything emitted so far; not durable yet."""
         self.unfinished: list[str] = sorted(pollers)
         """Partition ids that have work left; known when `run` has returned."""
         self.blocked: list[str] = []
         """Partition ids that need an operator; known when `run` has returned."""
-        self.committed = 0
-        self._begun = time.monotonic()
-        self._tick_due_s = self._begun + self._first_tick_s()
+
+    @property
+    def committed(self) -> int:
+        """Transactions committed so far, a heal included."""
+        return self._commits.count
 
     async def run(self, stop: asyncio.Event) -> None:
         """Fetches and commits until `stop` is set or nothing is awaited any more.
 
         Then finishes what is fetched. Raises Fenced, Refused or LogUnavailable.
         """
-        polls = Polls(self._pollers, self, self._around.now)
+        polls = Polls(self, self._around.now)
         news = asyncio.Event()
         forget = self._around.decisions.listen(news.set)
         tasks: list[asyncio.Task[object]] = []
         try:
             if self._restored.heal:
-                await self._heal()
-            await self._start_pollers()
-            polls.begin()
+                await self._commits.heal()
+            polls.begin(await self._start_pollers())
             tasks = [
                 asyncio.create_task(work, name=f"{name} {self._partition}")
                 for name, work in (
-                    ("commit", self._commit_for_ever()),
+                    ("commit", self._commits.run()),
                     ("polls", polls.run()),
                     ("decisions", self._follow_decisions(polls, news)),
                     ("stop", stop.wait()),
@@ -119,17 +97,31 @@ class Ownership:
 
     # -- polls -----------------------------------------------------------------------------------
 
-    async def _start_pollers(self) -> None:
+    async def _start_pollers(self) -> dict[str, Poller]:
+        """Gives every poller its state; one that cannot take it is shown and left out."""
+        started: dict[str, Poller] = {}
         for name, poller in self._pollers.items():
             known = self._restored.states.get(name)
             state = self._obeyed(name, _without_internal_fault(known))
-            poller.restore(state)
-            if state is None:
+            if state is not None:
+                self.latest[name] = state
+                metrics.CLAIMS.put(name, state, self._around.horizon_of(name))
+            try:
+                poller.restore(state)
+                _ = poller.due_at
+            except Exception as error:
+                _log.error(
+                    "a state cannot be continued",
+                    partition_id=name,
+                    error=type(error).__name__,
+                    where=where(error),
+                )
+                await self._show_fault(name)
                 continue
-            self.latest[name] = state
-            metrics.CLAIMS.put(name, state, self._around.horizon_of(name))
-            if state is not known:
+            started[name] = poller
+            if state is not None and state is not known:
                 await self.emit(Emission(name, (), (), state, 1))
+        return started
 
     @property
     def endless(self) -> bool:
@@ -160,10 +152,13 @@ class Ownership:
         state = _without_internal_fault(self.latest.get(partition_id))
         self._pollers[partition_id].restore(state)
         if state == self.latest.get(partition_id):
-            now = self._around.now()
-            blocked = Blocked(_INTERNAL, now, "see the error in the worker's log and report it")
-            shown = replace(state or StreamState(), blocked=blocked)
-            await self.emit(Emission(partition_id, (), (), shown, 1))
+            await self._show_fault(partition_id)
+
+    async def _show_fault(self, partition_id: str) -> None:
+        advice = "see the error in the worker's log and report it"
+        fault = Blocked(_INTERNAL, self._around.now(), advice)
+        shown = replace(self.latest.get(partition_id) or StreamState(), blocked=fault)
+        await self.emit(Emission(partition_id, (), (), shown, 1))
 
     async def recovered(self, partition_id: str) -> None:
         """Takes the fault back, unless a later state did so already."""
@@ -178,18 +173,27 @@ class Ownership:
         """`state` after every decision about it that it does not hold yet."""
         known = -1 if state is None else state.control_offset
         for decision in self._around.decisions.after(known, name):
-            after = self._around.obey(state or StreamState(), decision.control)
+            what = {"partition_id": name, "action": decision.control.action}
+            after = state or StreamState()
+            try:
+                after = self._around.obey(after, decision.control)
+            except Exception as error:  # one that makes no sense must not hold up a partition
+                _log.error(
+                    "a decision cannot be obeyed",
+                    error=type(error).__name__,
+                    where=where(error),
+                    **what,
+                )
+            else:
+                _log.info("obeyed", offset=decision.offset, **what)
             state = replace(after, control_offset=decision.offset)
-            _log.info(
-                "obeyed", partition_id=name, action=decision.control.action, offset=decision.offset
-            )
         return state
 
     async def _follow_decisions(self, polls: Polls, news: asyncio.Event) -> None:
         while True:
             await news.wait()
             news.clear()
-            for name, poller in self._pollers.items():
+            for name, poller in polls.pollers.items():
                 known = self.latest.get(name, StreamState()).control_offset
                 if not self._around.decisions.after(known, name):
                     continue
@@ -199,82 +203,6 @@ class Ownership:
                 if state is not None:
                     await self.emit(Emission(name, (), (), state, 1))
                 polls.reschedule(name)
-
-    # -- commits ---------------------------------------------------------------------------------
-
-    async def _heal(self) -> None:
-        """Writes everything restored again before anything else (design: rules 4 and 5)."""
-        restored = self._restored
-        transaction = committer.heal(
-            self._partition, self._around.now(), restored.states, restored.ghosts
-        )
-        await self._write(transaction, [])
-        metrics.HEALS.inc()
-
-    async def _commit_for_ever(self) -> None:
-        linger_s = self._around.settings.linger_s
-        while True:
-            try:
-                async with asyncio.timeout(max(0.0, self._tick_due_s - time.monotonic())):
-                    await self._buffer.filled(linger_s, self._limits.pages)
-            except TimeoutError:
-                if not len(self._buffer):
-                    await self._write(committer.tick(self._partition, self._around.now()), [])
-                    continue
-            transaction = committer.next_transaction(self._buffer.waiting(), self._limits)
-            if transaction is None:
-                return  # the buffer has ended
-            await self._write(transaction, self._buffer.take(len(transaction.emissions)))
-
-    async def _write(self, transaction: Transaction, held: list[Held]) -> None:
-        begun_s = time.monotonic()
-        written = await self._log.write(transaction, self._heads)
-        now_s = time.monotonic()
-        self._buffer.settled()
-        self.committed += 1
-        metrics.TRANSACTIONS.labels(transaction.kind).inc()
-        metrics.COMMIT_SECONDS.observe(now_s - begun_s)
-        if transaction.records:
-            self._tick_due_s = now_s + self._around.settings.tick_s
-        self._remember(transaction, written, held, now_s)
-
-    def _remember(
-        self, transaction: Transaction, written: Written, held: list[Held], now_s: float
-    ) -> None:
-        """What is durable now, for the next checkpoints and for the metrics."""
-        slowest: dict[str, float] = {}
-        for one in held:
-            name = one.emission.partition_id
-            slowest[name] = max(slowest.get(name, 0.0), now_s - one.since_s)
-        for checkpoint in written.checkpoints:
-            name = checkpoint.partition_id
-            head = committer.head_of(checkpoint)
-            duration_s = slowest.get(name)
-            if duration_s is not None:
-                head = committer.with_persist(head, duration_s)
-                metrics.PERSIST_SECONDS.observe(duration_s)
-                self._around.persist.note(duration_s)
-            self._heads[name] = head
-            if name in self._pollers:
-                state = transaction.states[name]
-                metrics.CLAIMS.put(name, state, self._around.horizon_of(name))
-        self._count(transaction, written)
-
-    def _count(self, transaction: Transaction, written: Written) -> None:
-        sizes = iter(written.sizes)
-        for emission in transaction.emissions:
-            pages = [next(sizes) for _ in emission.observations]
-            for _ in (*emission.marks, *emission.tombstones):
-                next(sizes)
-            records = sum(len(page.records) for page in emission.observations)
-            metrics.stored(emission.partition_id, 1 if pages else 0, records, sum(pages))
-
-    def _first_tick_s(self) -> float:
-        """Seconds until the first tick, counted from the last append that is known."""
-        tick_s, appended_at = self._around.settings.tick_s, self._restored.appended_at
-        if appended_at is None:
-            return tick_s
-        return max(0.0, tick_s - (self._around.now() - appended_at) / _US)
 
 
 def _without_internal_fault(state: StreamState | None) -> StreamState | None:

@@ -67,6 +67,7 @@ class KafkaPartitionLog:
         self._producer = producer
         self._hit("ingest.before_fence")
         producer.fence()
+        watch.beat()
         self._hit("ingest.after_fence")
         restored = restore_log.LogState(self._settings, self._partition, watch.beat).read()
         self._hit("ingest.after_restore")

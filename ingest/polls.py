@@ -59,11 +59,9 @@ class _Entry:
 class Polls:
     """The polls of one ownership. `now` in microseconds since the epoch."""
 
-    def __init__(
-        self, pollers: Mapping[str, Poller], keeper: Keeper, now: Callable[[], int]
-    ) -> None:
+    def __init__(self, keeper: Keeper, now: Callable[[], int]) -> None:
         self._keeper, self._now = keeper, now
-        self._pollers = pollers
+        self.pollers: Mapping[str, Poller] = {}
         self._entries: dict[str, _Entry] = {}
         self._order = itertools.count()
         self._heap: list[tuple[int, int, str]] = []
@@ -71,9 +69,10 @@ class Polls:
         self._stopped = False
         self._running = 0
 
-    def begin(self) -> None:
+    def begin(self, pollers: Mapping[str, Poller]) -> None:
         """Plans the first poll of every poller; they must have their states by now."""
-        for name, poller in self._pollers.items():
+        self.pollers = pollers
+        for name, poller in pollers.items():
             due_at = poller.due_at
             self._entries[name] = _Entry(poller, due_at, self._keeper.left(name, due_at))
             self._push(name, self._entries[name])
@@ -148,8 +147,10 @@ class Polls:
         entry.emitted = False
         try:
             await entry.poller.poll(self._gated(entry))
+            due_at = entry.poller.due_at
         except Exception as error:
             entry.faults += 1
+            entry.left = True
             wait_s = min(_LAST_RETRY_S, _FIRST_RETRY_S * 2 ** (entry.faults - 1))
             entry.due_at = self._now() + int(wait_s * _US)
             await self._keeper.failed(name, error)
@@ -157,13 +158,13 @@ class Polls:
             if entry.faults:
                 entry.faults = 0
                 await self._keeper.recovered(name)
+            entry.left = self._keeper.left(name, due_at)
             # a poller that is due again without having done anything must not spin
             rest_us = 0 if entry.emitted else _US
-            entry.due_at = max(entry.poller.due_at, self._now() + rest_us)
+            entry.due_at = max(due_at, self._now() + rest_us)
         finally:
             entry.task = None
             self._running -= 1
-            entry.left = self._keeper.left(name, entry.poller.due_at)
             if not self._stopped:
                 self._push(name, entry)
             self._wake.set()

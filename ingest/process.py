@@ -23,7 +23,7 @@ from ingest.checks import Cluster
 from ingest.decisions import Decisions
 from ingest.faults import Refused
 from ingest.metrics import Horizon
-from ingest.ownership import Obey, Surroundings
+from ingest.surroundings import Obey, Surroundings
 from ingest.watchdog import Watchdog
 from ingest.worker import PollersOf, Worker
 from schemas.failpoints import Hit
@@ -36,7 +36,7 @@ _JOIN_S = 30.0
 _LEADERS_S = 10.0
 _LOOK_S = 0.5
 
-OK, BLOCKED, UNREACHABLE, REFUSED, MORE_TO_DO, BUSY = 0, 1, 3, 4, 5, 6
+OK, BLOCKED, USAGE, UNREACHABLE, REFUSED, MORE_TO_DO, BUSY = range(7)
 
 
 def now_us() -> int:
@@ -59,6 +59,15 @@ async def run_process(
 ) -> int:
     """Runs until SIGTERM or SIGINT, with `once` until it is done; returns the exit code."""
     begun = now_us()
+    configured_s = max(work.reserves_s, default=0.0)
+    if budget_s is not None and budget_s <= configured_s:
+        _log.error(
+            "the budget is spent before the first request",
+            budget_s=budget_s,
+            reserve_s=configured_s,
+            hint="give more --budget, or lower `limits: reserve` of the sources",
+        )
+        return USAGE
     stop = asyncio.Event()
     watchdog = Watchdog()
     persist = Tail()
@@ -136,11 +145,11 @@ def _signals(stop: asyncio.Event) -> Iterator[None]:
 async def _serve(worker: Worker, stop: asyncio.Event) -> int:
     worker.join()
     try:
-        await _until(stop, worker, lambda: worker.refused is not None)
+        await _until(stop, worker, lambda: worker.failed is not None)
     finally:
         await worker.leave()
-    if worker.refused is not None:
-        raise worker.refused
+    if worker.failed is not None:
+        raise worker.failed
     return OK
 
 
@@ -174,7 +183,7 @@ class _Occasion:
         self._begun, self._budget_s, self._persist = begun, budget_s, persist
 
     async def run(self, stop: asyncio.Event) -> int:
-        """Raises LogUnavailable when the group assigns nothing, Refused as its owners do."""
+        """Raises LogUnavailable when the log or the group does not answer, Refused as owners do."""
         if await self._others():
             return BUSY
         worker = self._worker
@@ -186,8 +195,8 @@ class _Occasion:
             await _until(stop, worker, lambda: worker.idle or worker.lost or self._spent())
         finally:
             await worker.leave()
-        if worker.refused is not None:
-            raise worker.refused
+        if worker.failed is not None:
+            raise worker.failed
         if worker.lost:
             return BUSY
         if worker.unfinished:
@@ -209,7 +218,7 @@ class _Occasion:
         """None once all partitions are ours; else the exit code."""
         worker, give_up_at = self._worker, time.monotonic() + _JOIN_S
         everything = frozenset(range(self._settings.partitions))
-        while worker.assigned != everything:
+        while worker.assigned != everything and worker.failed is None:
             if stop.is_set() or self._spent():
                 return MORE_TO_DO
             if await self._others():

@@ -23,8 +23,9 @@ async def run(
 ) -> int:
     """Runs until SIGTERM or SIGINT, with `once` until nothing is left or the budget is spent.
 
-    Returns the exit code: 0 done, 1 something is blocked and needs an operator, 3 Kafka does not
-    answer, 4 refused, 5 more to do, 6 busy. Raises DefinitionError.
+    Returns the exit code: 0 done, 1 something is blocked and needs an operator, 2 the budget is
+    smaller than the reserve, 3 Kafka does not answer, 4 refused, 5 more to do, 6 busy. Raises
+    DefinitionError.
     """
     definitions.check()
     pollers = Pollers(definitions, settings, hit)

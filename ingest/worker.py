@@ -15,11 +15,13 @@ from ingest.emission import Poller
 from ingest.faults import Refused
 from ingest.log_thread import LogThread
 from ingest.owner import Owner
-from ingest.ownership import Surroundings
 from ingest.partition_log import KafkaPartitionLog, PartitionLog
+from ingest.surroundings import Surroundings
 from ingest.watchdog import Watchdog
+from schemas.definitions.problems import DefinitionError
 from schemas.failpoints import Hit
 from schemas.log.group import Membership
+from schemas.log.reader import LogUnavailable
 
 _log = structlog.get_logger(__name__)
 PollersOf = Callable[[int], Mapping[str, Poller]]
@@ -47,7 +49,8 @@ class Worker:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._leaving = False
-        self.refused: Refused | None = None
+        self.failed: Refused | LogUnavailable | None = None
+        """Why an owner gave up."""
         self.lost = False
         """Whether the group took a partition away."""
 
@@ -104,7 +107,11 @@ class Worker:
             return
         for partition in sorted(partitions):
             earlier = self._tasks.get(partition)
-            owner = self._owner(partition)
+            try:
+                owner = self._owner(partition)
+            except (DefinitionError, OSError, ValueError) as error:  # a file of tenants, a secret
+                self.failed = Refused(f"log partition {partition} cannot be polled: {error}")
+                break
             self._owners[partition] = owner
             self._tasks[partition] = asyncio.create_task(
                 self._own(owner, earlier), name=f"owner {partition}"
@@ -141,7 +148,7 @@ class Worker:
             await asyncio.wait([earlier])  # one owner of a partition at a time in this process
         try:
             await owner.run()
-        except Refused as error:
-            self.refused = error
+        except (Refused, LogUnavailable) as error:
+            self.failed = error
         finally:
             self._changed.set()

@@ -16,6 +16,9 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     ResourcePatternType,
     ResourceType,
 )
@@ -24,6 +27,7 @@ from ops.stack.folder import FolderLock, free_port
 from ops.stack.java import kafka_jars
 from ops.stack.kafka import KafkaNode, node_settings
 from tests.stack import fresh_folder
+from tests.waiting import wait_until
 
 USER, PASSWORD = "gapless", "secret"
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -69,6 +73,20 @@ class SecuredKafka:
         )
         for created in self.admin.create_acls([binding]).values():
             created.result(20)
+
+    def verify_transactions(self, value: str) -> None:
+        """Turns the broker's check of transactions on or off, while it runs."""
+        name = "transaction.partition.verification.enable"
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        broker = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+        for altered in self.admin.incremental_alter_configs([broker]).values():
+            altered.result(20)
+
+        def known() -> bool:
+            found = self.admin.describe_configs([broker])[broker].result(20)
+            return bool(found[name].value == value)
+
+        wait_until(known, 20, f"{name}={value}")
 
     def revoke_all(self) -> None:
         anything = AclBindingFilter(

@@ -18,9 +18,9 @@ from ingest.emission import Emit, Poller
 from ingest.log_thread import LogThread
 from ingest.metrics import Horizon
 from ingest.owner import Owner
-from ingest.ownership import Surroundings
 from ingest.partition_log import KafkaPartitionLog
 from ingest.process import now_us
+from ingest.surroundings import Surroundings
 from ingest.watchdog import Watchdog
 from schemas import codec
 from schemas.failpoints import Hit, none

@@ -87,3 +87,17 @@ def test_no_topic_is_shown_without_permission(secured: SecuredKafka, allowed: Se
     code, output = run_once(allowed)
     assert code == REFUSED, output
     assert "Describe" in output or "run `gapless topics`" in output
+
+
+def test_brokers_that_do_not_verify_transactions(secured: SecuredKafka, allowed: Settings) -> None:
+    secured.allow(allowed.prefix)
+    secured.verify_transactions("false")
+    try:
+        code, output = run_once(allowed)
+        assert code == REFUSED, output
+        assert "does not verify transactions" in output
+        risky = allowed.model_copy(update={"accept_unverified_transactions": True})
+        code, output = run_once(risky)
+        assert code == OK, output
+    finally:
+        secured.verify_transactions("true")

@@ -85,8 +85,8 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 def polls_of(keeper: Keeper, *pollers: Poller) -> Polls:
-    polls = Polls({poller.partition_id: poller for poller in pollers}, keeper, now)
-    polls.begin()
+    polls = Polls(keeper, now)
+    polls.begin({poller.partition_id: poller for poller in pollers})
     return polls
 
 
