@@ -14,7 +14,7 @@ from ingest.observe import Cut, Origin, cut, observations
 from ingest.plans.cursor import CursorPlan
 from ingest.plans.opaque import keep
 from ingest.plans.protocol import Ask, Now, Plan, Stall, Step
-from ingest.reading import Read, empty_page, next_of, page_of
+from ingest.reading import Read, empty_page, leads_into_records, next_of, page_of
 from ingest.requests import Request
 from ingest.responses import Answer
 from ingest.split import Part, Split, split
@@ -46,6 +46,7 @@ class Reader:
     def __init__(self, partition_id: str, access: Access, record_max_bytes: int) -> None:
         self._partition_id, self._access = partition_id, access
         self._record_max_bytes = record_max_bytes
+        self._into: dict[str, bool] = {}
 
     def step(self, asked: Asked, source_epoch: int) -> tuple[Step, tuple[Observation, ...]]:
         """Raises NoRecords, Unsplittable, Stale, or FetchRefused for a link to another origin."""
@@ -88,9 +89,7 @@ class Reader:
         self, asked: Asked, source_epoch: int, found: Split, page: Cut, at: Now
     ) -> tuple[Step, tuple[Observation, ...]]:
         got, ask, spec = asked.got, asked.ask, asked.spec
-        answer = got.answer
-        if answer.body is None:
-            answer = Answer(answer.status, answer.headers, parsed(found.envelope))
+        answer = self._answer(got, spec, found)
         following = self._following(spec, answer, got)
         read = Read(answer, found, at, len(page.parts), got.fetched.elapsed_us)
         step = asked.plan.take(ask, page_of(read, ask, spec, following))
@@ -107,6 +106,15 @@ class Reader:
             as_of=self._access.clock.now(got.fetched.requested_at).server,
         )
         return step, logged
+
+    def _answer(self, got: Got, spec: PlanSpec, found: Split) -> Answer:
+        """The answer as its paths see it; the records are not decoded where none leads into them."""
+        if spec.plan not in self._into:
+            self._into[spec.plan] = leads_into_records(spec)
+        answer = got.answer
+        if self._into[spec.plan] and answer.body is not None:
+            return answer
+        return Answer(answer.status, answer.headers, lambda: parsed(found.envelope))
 
     def _following(self, spec: PlanSpec, answer: Answer, got: Got) -> str | None:
         """The next token, or the next link made absolute and held to the origin."""

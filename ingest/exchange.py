@@ -199,7 +199,7 @@ class Exchange:
         )
         if fetched.server_time is not None:
             access.clock.observe(fetched.requested_at, fetched.received_at, fetched.server_time)
-        answer = Answer(fetched.status, fetched.headers, parsed(fetched.body))
+        answer = Answer(fetched.status, fetched.headers, lambda: parsed(fetched.body))
         return Got(fetched, answer, url)
 
     def _server_now(self, fetched: Fetched) -> int:

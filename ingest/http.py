@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
@@ -202,9 +203,17 @@ class Http:
                 timeout=aiohttp.ClientTimeout(
                     total=None, sock_connect=min(CONNECT_S, self._timeout_s)
                 ),
-                trust_env=True,
+                proxy=_proxy_for(self.base_url),
             )
         return self._session
+
+
+def _proxy_for(base_url: str) -> str | None:
+    """The proxy that the environment names; unlike aiohttp's `trust_env`, no password of a .netrc."""
+    scheme, host, _ = origin_of(base_url)
+    if host is None or proxy_bypass(host):
+        return None
+    return getproxies().get(scheme)
 
 
 class _Plain:

@@ -127,7 +127,7 @@ class Pollers:
 
         async def sign_in(path: str, body: object) -> Answer:
             fetched = await http.fetch("POST", http.url_of(path), body=body)
-            return Answer(fetched.status, fetched.headers, parsed(fetched.body))
+            return Answer(fetched.status, fetched.headers, lambda: parsed(fetched.body))
 
         credential = Credential(source.auth, secrets, values, sign_in, time.monotonic)
         clock = ServerClock()

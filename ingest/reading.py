@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +15,8 @@ from ingest.plans.opaque import keep
 from ingest.plans.protocol import Ask, Now, Page
 from ingest.responses import Answer
 from ingest.split import Split
-from schemas.definitions.paths import MISSING, Path, Root, find
-from schemas.definitions.source import CursorSpec, End, IntervalSpec, Order, PlanSpec
+from schemas.definitions.paths import MISSING, Root, find
+from schemas.definitions.source import CursorSpec, End, IntervalSpec, Order, PlanSpec, Turn
 from schemas.definitions.time_fields import TimeFault
 from schemas.definitions.times import time_reader
 
@@ -28,7 +27,7 @@ _REL = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^;,\s\"]+))", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One answer, split. `answer.body` has the records, or only the envelope if they are no JSON."""
+    """One answer, split. `answer.body` may be the envelope alone: records are in `split`."""
 
     answer: Answer
     split: Split
@@ -62,11 +61,22 @@ def link_next(header: str) -> str | None:
     return None
 
 
+def leads_into_records(spec: PlanSpec) -> bool:
+    """Whether a path for the next page, the end, the total or the cursor leads to a record."""
+    pages = spec.request.pages
+    paths = [spec.next] if isinstance(spec, CursorSpec) else []
+    if pages is not None:
+        paths += [path for path in (pages.next, pages.total) if path is not None]
+        if not isinstance(pages.end, End):
+            paths += [line.path for lines in pages.end.any_of for line in lines]
+    listed = spec.request.records.steps
+    return any(p.root is Root.BODY and p.steps[: len(listed)] == listed for p in paths)
+
+
 def page_of(read: Read, ask: Ask, spec: PlanSpec, next_page: str | None) -> Page:
     """The facts of an answer. `next_page`: a token, or a link made absolute."""
     pages = spec.request.pages
-    records = _decoded(read, spec.request.records)
-    ids = _Ids(read.split.records, records, spec, ask)
+    ids = _Ids(read.split.records, spec, ask)
     declared_end = pages is not None and not isinstance(pages.end, End)
     return Page(
         records=len(read.split.records),
@@ -76,7 +86,7 @@ def page_of(read: Read, ask: Ask, spec: PlanSpec, next_page: str | None) -> Page
         ended=declared_end and pages.end.matches(read.answer.value),  # type: ignore[union-attr]
         total=_whole(read.answer.value(pages.total)) if pages and pages.total else None,
         cursor=_cursor(read.answer, spec),
-        last_id=ids.last(),
+        last_id=ids.last() if pages is not None and pages.turn is Turn.LAST_ID else None,
         content=_content(read.split.records),
         read_ids=ids.ids,
         read_compared=ids.compared,
@@ -95,13 +105,14 @@ def empty_page(at: Now, elapsed_us: int) -> Page:
 class _Ids:
     """Ids and times of a page's records, worked out only if a plan asks."""
 
-    def __init__(self, raw: list[bytes], records: list[Any], spec: PlanSpec, ask: Ask) -> None:
-        self._raw, self._records, self._spec, self._ask = raw, records, spec, ask
+    def __init__(self, raw: list[bytes], spec: PlanSpec, ask: Ask) -> None:
+        self._raw, self._spec, self._ask = raw, spec, ask
+        self._values: list[Any] | None = None
 
     def last(self) -> str | None:
-        if not self._records:
+        if not self._raw:
             return None
-        value = find(self._spec.request.id.steps, self._records[-1])
+        value = find(self._spec.request.id.steps, _value(self._raw[-1]))
         return None if value is MISSING or value is None else keep(value)
 
     def ids(self) -> Sequence[int]:
@@ -130,6 +141,12 @@ class _Ids:
                 found.append(None)
         return found
 
+    @property
+    def _records(self) -> list[Any]:
+        if self._values is None:
+            self._values = [_value(record) for record in self._raw]
+        return self._values
+
     def _id(self, index: int) -> int:
         value = find(self._spec.request.id.steps, self._records[index])
         if value is MISSING or value is None:
@@ -143,18 +160,10 @@ def hash_of(content: bytes) -> int:
 
 
 def _content(records: list[bytes]) -> int:
-    fingerprint = 0
-    for record in records:
-        fingerprint = zlib.crc32(record, fingerprint)
-    return fingerprint
-
-
-def _decoded(read: Read, path: Path) -> list[Any]:
-    """The records as values; MISSING for one that is no JSON."""
-    listed = find(path.steps, read.answer.body)
-    if isinstance(listed, list) and len(listed) == len(read.split.records):
-        return listed
-    return [_value(record) for record in read.split.records]
+    """Tells pages apart well enough to notice one that comes again and again."""
+    if not records:
+        return 0
+    return hash((len(records), sum(map(len, records)), records[0], records[-1]))
 
 
 def _value(record: bytes) -> Any:

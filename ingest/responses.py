@@ -6,7 +6,7 @@ A definition's own rules come first, nearest first; the defaults of the language
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -24,13 +24,25 @@ WAIT_MAX_S = 366 * 86_400.0
 _EPOCH_FROM_S = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer as rules see it: header names in lower case; `body` is None if it is no JSON."""
+    """An answer as rules see it: header names in lower case; `body` is None if it is no JSON.
 
-    status: int
-    headers: Mapping[str, str]
-    body: Any
+    `read` gives the body when a rule first looks into it: most never do.
+    """
+
+    __slots__ = ("_body", "_read", "headers", "status")
+
+    def __init__(self, status: int, headers: Mapping[str, str], read: Callable[[], Any]) -> None:
+        self.status, self.headers = status, headers
+        self._read: Callable[[], Any] | None = read
+        self._body: Any = None
+
+    @property
+    def body(self) -> Any:
+        """The decoded body."""
+        if self._read is not None:
+            self._body, self._read = self._read(), None
+        return self._body
 
     def value(self, path: Path) -> object:
         """What stands at a path of an answer; MISSING if nothing does."""

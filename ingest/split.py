@@ -94,7 +94,7 @@ def _where(content: bytes, at: int, members: _Members, step: Step) -> int | None
         at = key.end()
         size = memoryview(value).nbytes
         if name == step:
-            return at if content[at : at + size] == memoryview(value) else None
+            return at if content[at : at + size] == bytes(value) else None
         at += size
     return None
 

@@ -20,7 +20,7 @@ NOW_S = NOW // 1_000_000
 
 
 def answer(status: int, body: Any = None, **headers: str) -> Answer:
-    return Answer(status, {k.replace("_", "-"): v for k, v in headers.items()}, body)
+    return Answer(status, {k.replace("_", "-"): v for k, v in headers.items()}, lambda: body)
 
 
 def rule(status: int, do: Action, **more: Any) -> ErrorRule:
