@@ -310,8 +310,7 @@ class IntervalPlan:
         return Step(replace(state, width_us=narrower))
 
     def _fail(self, state: PlanState, reason: str, now: Now, log: bool = False) -> Step:
-        if state.open[0].reason == RETRY:
-            self._retry_failed = True
+        self._retry_failed = True  # what failed is tried again in a later poll, not in this one
         self._walker.forget()
         step = given_up(state, reason, self._marker, now.local)
         return self._perhaps_over(dataclasses.replace(step, log=log))
