@@ -118,5 +118,7 @@ def complete(source: Source, pass_: str) -> Mark:
 
 
 def obey(state: StreamState, control: Control) -> StreamState:
-    """`reset` begins again; anything else leaves the state alone."""
+    """`reset` begins again, `accept_failed` is more than this source can do."""
+    if control.action == "accept_failed":
+        raise ValueError("not an interval")
     return with_next(state, 1) if control.action == "reset" else state

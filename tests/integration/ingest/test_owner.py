@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
+from ingest import committer
 from ingest.budget import Steady, Tail
 from ingest.buffer import ByteBudget
 from ingest.decisions import Decisions
-from ingest.emission import Emit, Poller
+from ingest.emission import Emit, Poller, StreamState
 from ingest.log_thread import LogThread
 from ingest.metrics import Horizon
 from ingest.owner import Owner
@@ -78,7 +79,7 @@ class Scene:
 
         def covered() -> int:
             found = log.checkpoints(self.settings).get(owner)
-            return 0 if found is None else (found.plans["interval"].width_us or 1) - 1
+            return 0 if found is None else next_page(committer.state_of(found)) - 1
 
         async with asyncio.timeout(60):
             while await asyncio.to_thread(covered) < count:
@@ -289,6 +290,45 @@ def test_a_poller_that_raises_is_shown_and_cured(settings: Settings, watchdog: W
             await s.fetched(A, 3)
             await s.fetched(B, 3)
             assert log.checkpoints(settings)[A].blocked is None
+
+    drive(work())
+
+
+def test_a_state_that_cannot_be_continued_holds_up_nobody_else(
+    settings: Settings, watchdog: Watchdog
+) -> None:
+    class Unreadable(NumberedPages):
+        def restore(self, state: StreamState | None) -> None:
+            raise KeyError("written by another version")
+
+    async def work() -> None:
+        async with scene(settings, watchdog) as s:
+            await s.own({A: Unreadable(source(A, 3)), B: NumberedPages(source(B, 3))})
+            await s.fetched(B, 3)
+            await until(lambda: A in log.checkpoints(settings), 20, "the fault to be shown")
+        blocked = log.checkpoints(settings)[A].blocked
+        assert blocked is not None and blocked.reason == "internal_error"
+        async with scene(settings, watchdog) as s:
+            await s.own(pollers(source(A, 3)))
+            await s.fetched(A, 3)
+        assert log.checkpoints(settings)[A].blocked is None, "a better version cures it"
+
+    drive(work())
+
+
+def test_a_decision_that_makes_no_sense_is_passed_over(
+    settings: Settings, watchdog: Watchdog
+) -> None:
+    async def work() -> None:
+        one = source(A, 3)
+        async with scene(settings, watchdog) as s:
+            await s.own(pollers(one))
+            await s.fetched(A, 3)
+            decide(settings, A, "accept_failed")
+            offset = decide(settings, A, "reset")
+            await until(lambda: one.fetched == 6, 20, "the decision behind it to be obeyed")
+            await s.fetched(A, 3)
+        assert log.checkpoints(settings)[A].control_offset == offset
 
     drive(work())
 

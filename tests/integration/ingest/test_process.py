@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from ingest import committer
 from ingest.process import BUSY, MORE_TO_DO, OK, REFUSED, UNREACHABLE
 from schemas.log.reader import bounds
 from schemas.routing import route
@@ -23,6 +24,7 @@ from schemas.settings import Settings
 from tests.conftest import Lane
 from tests.integration.ingest import log
 from tests.integration.ingest.conftest import small_settings, with_topics
+from tests.integration.ingest.scripted import next_page
 from tests.waiting import wait_until
 
 A, B = "src/a", "src/b"
@@ -96,7 +98,7 @@ def child(
 def fetched(settings: Settings, owner: str, partition: int = 0) -> int:
     """The last page that the newest checkpoint covers."""
     found = log.checkpoints(settings, partition).get(owner)
-    return 0 if found is None else (found.plans["interval"].width_us or 1) - 1
+    return 0 if found is None else next_page(committer.state_of(found)) - 1
 
 
 def whole(settings: Settings, owner: str, count: int) -> None:
