@@ -43,20 +43,16 @@ def add(known: Sequence[Stretch], new: Stretch, *, searched: bool = True) -> lis
     for old in sorted(known, key=lambda one: one.start):
         if old.end <= new.start or old.start >= new.end:
             kept.append(old)
-        elif _grows(old, new):
-            # a search again, with nothing wrong in either: one stretch with the sum of both
-            new = _joined(old, new)
-            pieces = [new]
         elif _replaces(new, old, searched):
-            kept += _outside(old, new)
+            left = _outside(old, new)
+            kept += left
+            if not left and _same(old, new):
+                # searched again as a whole: the counts of both are kept, as between neighbours
+                pieces[0] = _counted(pieces[0], old)
         else:
             kept.append(old)
             pieces = [piece for one in pieces for piece in _outside(one, old)]
     return merged([*kept, *pieces])
-
-
-def _grows(old: Stretch, new: Stretch) -> bool:
-    return old.state == new.state == "complete" and old.run == new.run
 
 
 def _replaces(new: Stretch, old: Stretch, searched: bool) -> bool:
@@ -67,6 +63,8 @@ def _replaces(new: Stretch, old: Stretch, searched: bool) -> bool:
 
 def _outside(one: Stretch, hole: Stretch) -> list[Stretch]:
     """What is left of a stretch beside a hole; counts stay with the first piece left."""
+    if one.end <= hole.start or one.start >= hole.end:
+        return [one]
     left = [replace(one, end=hole.start)] if one.start < hole.start else []
     if one.end > hole.end:
         rest = replace(one, start=hole.end)
@@ -74,17 +72,19 @@ def _outside(one: Stretch, hole: Stretch) -> list[Stretch]:
     return left
 
 
-def _joined(one: Stretch, other: Stretch) -> Stretch:
-    return Stretch(
-        start=min(one.start, other.start),
-        end=max(one.end, other.end),
-        state=one.state,
-        run=one.run,
-        reason=one.reason,
+def _counted(one: Stretch, other: Stretch) -> Stretch:
+    return replace(
+        one,
         pages=one.pages + other.pages,
         records=one.records + other.records,
         errors=one.errors + other.errors,
         completed_at=max(one.completed_at, other.completed_at),
+    )
+
+
+def _joined(one: Stretch, other: Stretch) -> Stretch:
+    return replace(
+        _counted(one, other), start=min(one.start, other.start), end=max(one.end, other.end)
     )
 
 
