@@ -171,6 +171,8 @@ def test_what_cannot_be_split_fails_visibly_and_the_others_go_on() -> None:
     assert driver.state.complete_before == failed.start
     assert later.number in driver.seen()
     assert len(driver.state.done) == 1, "ranges beyond it are one"
+    claimed = driver.stretches("caught_up") + driver.stretches("interval_complete")
+    assert not [c for c in claimed if c[0] < crowd + S and c[1] > crowd]
 
     accepted = obey(
         StreamState(plans={"interval": driver.state}),
