@@ -8,6 +8,7 @@ from msgspec.structs import replace as changed
 
 from ingest.emission import StreamState
 from ingest.plans.ranges import advanced, as_done, done_ranges, failed_ranges, to_text, to_us
+from ingest.plans.snapshot import given_up
 from schemas.records import Blocked, Control, PlanState
 
 PAUSED = "paused by "
@@ -26,15 +27,21 @@ def obey(state: StreamState, control: Control) -> StreamState:
     if control.action == "resume":
         return replace(state, blocked=None, not_before=None)
     if control.action == "reset":
-        plans = {
-            name: plan
-            for name, plan in state.plans.items()
-            if control.plan is not None and name != control.plan
-        }
+        plans = dict(state.plans)
+        for name in state.plans:
+            if control.plan in (None, name):
+                plans |= _begun_again(name, plans.pop(name))
         return replace(state, plans=plans, blocked=_unless_paused(state), not_before=None)
     if control.action == "snapshot_now":
         return _snapshot_due(state)
     return _accepted(state, control)
+
+
+def _begun_again(name: str, plan: PlanState) -> dict[str, PlanState]:
+    """No state is a fresh one. What snapshots left in the log stays known: it must go one day."""
+    if name != "snapshot":
+        return {}
+    return {name: changed(given_up(plan), polled_at=None)}
 
 
 def _unless_paused(state: StreamState) -> Blocked | None:

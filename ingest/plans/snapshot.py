@@ -51,7 +51,7 @@ class SnapshotPlan:
         if state is None:
             return PlanState(definition_hash=spec.definition_hash)
         if state.definition_hash != spec.definition_hash:
-            state = replace(_given_up(state), polled_at=None)
+            state = replace(given_up(state), polled_at=None)
             return replace(state, definition_hash=spec.definition_hash)
         return state
 
@@ -84,14 +84,14 @@ class SnapshotPlan:
         assert walk is not None
         if page.closed:
             self._wanted = False
-            return Step(replace(_given_up(state), polled_at=walk.started_at))
+            return Step(replace(given_up(state), polled_at=walk.started_at))
         turned = self._walker.turn(walk, page)
         if turned.outcome is Outcome.STALL:
             return Step(state, stall=turned.stall)
         if turned.outcome is Outcome.INCOMPLETE:
             return self._give_up(state, turned.walk, turned.log, turned.stall)
         if turned.outcome is Outcome.BEGIN:
-            return Step(_given_up(state))
+            return Step(given_up(state))
         state = replace(state, walk=turned.walk)
         if turned.outcome is not Outcome.END:
             return Step(state, log=turned.log)
@@ -135,7 +135,7 @@ class SnapshotPlan:
     def _give_up(self, state: PlanState, walk: Walk, log: bool, stall: Stall | None) -> Step:
         """An incomplete listing; the next one begins when it is due."""
         self._wanted = False
-        after = replace(_given_up(replace(state, walk=walk)), polled_at=walk.started_at)
+        after = replace(given_up(replace(state, walk=walk)), polled_at=walk.started_at)
         return Step(after, log=log, stall=stall)
 
     def _complete(self, state: PlanState, walk: Walk, stable: bool, now: Now, log: bool) -> Step:
@@ -206,7 +206,7 @@ class SnapshotPlan:
         )
 
 
-def _given_up(state: PlanState) -> PlanState:
+def given_up(state: PlanState) -> PlanState:
     """The snapshot in work will not be complete; its pages go when a later one is."""
     previous = list(state.previous)
     if state.snapshot_id is not None:
