@@ -103,7 +103,10 @@ class Scene:
         """Stop the traffic and wait until everything that was written has become rows."""
         self.provider.traffic(0)
         wait_for(
-            "every fact of the provider has become a row", self._drained, timeout_s, every_s=0.4
+            "every fact of the provider has become a row",
+            self.judge.drained,
+            timeout_s,
+            every_s=0.4,
         )
 
     def judge_final(self, timeout_s: float = 60) -> None:
@@ -113,11 +116,6 @@ class Scene:
         assert not faults, "\n".join(faults[:20])
         audit = self.workers.run("audit --json")
         assert audit.returncode == 0, audit.stdout + audit.stderr
-
-    def _drained(self) -> bool:
-        return not any(
-            True for watched in self.judge.watched for _ in self.judge.differences(watched)
-        )
 
     def ends(self) -> dict[int, int]:
         """The last committed offset of each partition of the observation topic, plus one."""
@@ -164,7 +162,9 @@ def scene(
     extra: Mapping[str, str] | None = None,
 ) -> Iterator[Scene]:
     """A scene on a lane; quick time-outs, so that a take-over needs about a second."""
-    with Provider.start(tenants=2, accounts=accounts, events=events, rate=rate) as provider:
+    with Provider.start(
+        tenants=2, accounts=accounts, events=events, rate=rate, history_s=6 * 3600
+    ) as provider:
         environment = {
             **lane.environment,
             "CRM_URL": provider.url,

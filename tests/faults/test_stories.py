@@ -100,13 +100,19 @@ def test_page_417_with_83_of_100_records_done(lane: Lane, tmp_path: Path) -> Non
     """The page is a transport unit: half a page is no page, and after it nothing is skipped."""
     with story(lane, tmp_path, accounts=42_000, GAPLESS_BATCH_RECORDS="100") as at:
         at.workers.start("ingest", "ingest-1")
-        wait_for("420 pages are in the log", lambda: len(at.pages(ID)) >= 420, 90, every_s=1)
+        wait_for("420 pages are in the log", lambda: searched(at), 120, every_s=1)
         page = at.pages(ID)[416]
         assert len(page.value["records"]) == 100
         victim = account_ids(page.value)[83]
         died_and_went_on(at, victim, rows_before=41_600)
         at.judge_final(120)
         assert len(at.sink.table("accounts")) == 42_000
+
+
+def searched(at: Scene) -> bool:
+    """Whether the first poll is complete: something is claimed and nothing is open."""
+    plan = ((at.checkpoint(ID) or {}).get("plans") or {}).get("interval")
+    return bool(plan and plan["complete_before"] and not plan["open"])
 
 
 def account_ids(page: dict[str, Any]) -> list[str]:

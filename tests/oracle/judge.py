@@ -38,6 +38,8 @@ class Upstream(Protocol):
 
     def state(self, tenant: str, collection: str) -> Mapping[str, Fact]: ...
 
+    def counts(self) -> Mapping[str, Mapping[str, int]]: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Watched:
@@ -140,6 +142,16 @@ class Judge:
             _, version = watched.entity(fact.body)
             if version not in logged.get(name, set()):
                 yield f"{watched.partition_id}: {name} at {version} never reached the log"
+
+    def drained(self) -> bool:
+        """Whether the tables hold the provider's state of now; counts first, they cost little."""
+        live = self.upstream.counts()
+        for watched in self.watched:
+            wanted = live[f"{watched.tenant}/{watched.collection}"]["live"]
+            found = self.sink.living(watched.table, watched.tenant)
+            if found < wanted or (watched.deletes and found != wanted):
+                return False
+        return not any(True for watched in self.watched for _ in self.differences(watched))
 
     def differences(self, watched: Watched) -> Iterable[str]:
         """Where the table differs from the provider's state of now."""

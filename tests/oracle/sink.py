@@ -56,6 +56,13 @@ class Sink:
                 sql.SQL("SELECT * FROM {}").format(sql.Identifier(name))
             ).fetchall()
 
+    def living(self, name: str, tenant: str) -> int:
+        """Rows of one tenant that are not marked deleted."""
+        query = sql.SQL("SELECT count(*) FROM {} WHERE tenant_id = %s AND NOT _deleted")
+        with psycopg.connect(self.dsn) as connection:
+            found = connection.execute(query.format(sql.Identifier(name)), [tenant]).fetchone()
+        return int(found[0]) if found else 0
+
     def positions_and_ledger(self) -> tuple[list[Row], list[Row]]:
         """Live positions and the whole page ledger as of one instant."""
         with psycopg.connect(self.dsn, row_factory=dict_row) as connection:
