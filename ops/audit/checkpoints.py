@@ -91,7 +91,8 @@ class ClaimJudge:
                 partition_id=checkpoint.partition_id,
             )
         for name, plan in checkpoint.plans.items():
-            for fault in self._claims(checkpoint.partition_id, name, plan):
+            said_at = named.offset if named else -1
+            for fault in self._claims(checkpoint.partition_id, name, plan, said_at):
                 self._findings.add(
                     "checkpoint_ahead",
                     f"plan {name}: {fault}",
@@ -110,20 +111,23 @@ class ClaimJudge:
             and (index.later_mark(key, offset) or index.tombstone(key, offset))
         ) or index.rewrite_of(key, offset)
 
-    def _claims(self, owner: str, name: str, plan: PlanState) -> Iterator[str]:
+    def _claims(self, owner: str, name: str, plan: PlanState, said_at: int) -> Iterator[str]:
+        """What was cleared after `said_at` was there when the checkpoint was written."""
         yield from self._covered(owner, name, plan)
         for interval in plan.open:
             if interval.walk is not None:
-                yield from self._walked(owner, name, interval.walk)
+                yield from self._walked(owner, name, interval.walk, said_at)
         if plan.walk is not None:
-            yield from self._walked(owner, name, plan.walk)
+            yield from self._walked(owner, name, plan.walk, said_at)
         for kept in plan.previous:
             if kept.snapshot_id in plan.tombstone_due:
                 continue
-            yield from missing_pages(self._index, owner, name, kept.snapshot_id, kept.passes)
+            yield from missing_pages(
+                self._index, owner, name, kept.snapshot_id, kept.passes, said_at
+            )
 
-    def _walked(self, owner: str, name: str, walk: Walk) -> Iterator[str]:
-        for fault in missing_pages(self._index, owner, name, walk.scope, walk.passes):
+    def _walked(self, owner: str, name: str, walk: Walk, said_at: int) -> Iterator[str]:
+        for fault in missing_pages(self._index, owner, name, walk.scope, walk.passes, said_at):
             yield f"a walk in {walk.scope}: {fault}"
 
     def _covered(self, owner: str, name: str, plan: PlanState) -> Iterator[str]:

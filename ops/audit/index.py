@@ -18,11 +18,12 @@ from schemas.keys import PageKey, mark_key, parse_key
 from schemas.records import Mark, PassRange
 
 _CACHE_KIB = 16_384
+_NEVER = 1 << 62
 _IDENTITY = "partition_id = ? AND plan = ? AND scope = ? AND pass = ? AND page = ? AND part = ?"
 _SCHEMA = """
 CREATE TABLE page (
   partition_id TEXT, plan TEXT, scope TEXT, pass TEXT, page INT, part INT,
-  at INT, origin INT, records INT,
+  at INT, origin INT, records INT, cleared INT,
   PRIMARY KEY (partition_id, plan, scope, pass, page, part)
 ) WITHOUT ROWID;
 CREATE TABLE mark (
@@ -89,14 +90,18 @@ class LogIndex:
         identity = (page.partition_id, page.plan, page.scope, page.pass_, page.page, page.part)
         origin = offset if page.original_offset is None else page.original_offset
         done = self._db.execute(
-            "INSERT OR IGNORE INTO page VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR IGNORE INTO page VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
             (*identity, offset, origin, page.records),
         )
         if done.rowcount:
             return None
         row = self._db.execute(f"SELECT origin FROM page WHERE {_IDENTITY}", identity).fetchone()
-        self._db.execute(f"UPDATE page SET at = ? WHERE {_IDENTITY}", (offset, *identity))
-        return int(row[0])
+        self._db.execute(
+            f"UPDATE page SET at = ?, origin = coalesce(origin, ?), records = ?, cleared = NULL"
+            f" WHERE {_IDENTITY}",
+            (offset, origin, page.records, *identity),
+        )
+        return None if row[0] is None else int(row[0])
 
     def add_mark(self, offset: int, mark: Mark) -> None:
         self._db.execute(
@@ -114,13 +119,17 @@ class LogIndex:
         )
 
     def add_tombstone(self, offset: int, key: str) -> None:
-        """Remember it; the page that it clears is no longer held, cleaned away or not."""
+        """Remember it, and that the page is cleared from here on; it may be cleaned away already."""
         self._db.execute("INSERT OR REPLACE INTO tombstone VALUES (?, ?)", (key, offset))
         page = _page_key(key)
         if page is not None:
+            identity = (
+                page.partition_id, page.plan, page.scope, page.pass_, page.page, page.part
+            )  # fmt: skip
             self._db.execute(
-                f"DELETE FROM page WHERE {_IDENTITY}",
-                (page.partition_id, page.plan, page.scope, page.pass_, page.page, page.part),
+                "INSERT INTO page VALUES (?, ?, ?, ?, ?, ?, NULL, NULL, NULL, ?)"
+                " ON CONFLICT DO UPDATE SET cleared = excluded.cleared",
+                (*identity, offset),
             )
 
     def add_orphan(self, row: LedgerRow) -> None:
@@ -184,16 +193,26 @@ class LogIndex:
         ).fetchone()
         return None if row is None else msgspec.msgpack.decode(row[0], type=Mark).scope
 
-    def held(self, partition_id: str, plan: str, scope: str, named: PassRange) -> Held:
-        """What stands in the log of the pages that a mark or a walk names."""
+    def held(
+        self, partition_id: str, plan: str, scope: str, named: PassRange, as_of: int | None = None
+    ) -> Held | None:
+        """What stands in the log of the pages that a mark or a walk names.
+
+        `as_of`: an offset; what was cleared behind it counts as held. None: some of it was cleaned
+        away since then, so nothing can be said.
+        """
         row = self._db.execute(
             "SELECT count(*), count(DISTINCT page), coalesce(sum(records), 0),"
-            " coalesce(max(origin), -1) FROM page"
+            " coalesce(max(origin), -1), count(*) FILTER (WHERE at IS NULL) FROM page"
             " WHERE partition_id = ? AND plan = ? AND scope = ? AND pass = ?"
-            " AND page BETWEEN ? AND ?",
-            (partition_id, plan, scope, named.pass_, named.first, named.last),
-        ).fetchone()
-        return Held(*(int(value) for value in row))
+            " AND page BETWEEN ? AND ? AND (cleared IS NULL OR cleared > ?)",
+            (
+                partition_id, plan, scope, named.pass_, named.first, named.last,
+                _NEVER if as_of is None else as_of,
+            ),
+        ).fetchone()  # fmt: skip
+        *counts, cleaned = (int(value) for value in row)
+        return None if cleaned else Held(*counts)
 
     def tombstone(self, key: str, after: int) -> bool:
         """Whether this key was cleared behind `after`."""

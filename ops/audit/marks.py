@@ -42,11 +42,21 @@ def judge_marks(partition: int, index: LogIndex, findings: Findings) -> int:
 
 
 def missing_pages(
-    index: LogIndex, partition_id: str, plan: str, scope: str, passes: Sequence[PassRange]
+    index: LogIndex,
+    partition_id: str,
+    plan: str,
+    scope: str,
+    passes: Sequence[PassRange],
+    as_of: int | None = None,
 ) -> Iterator[str]:
-    """What is not in the log as these ranges say, in words."""
+    """What is not in the log as these ranges say, in words.
+
+    `as_of`: an offset; what was cleared behind it was there when this was said.
+    """
     for named in passes:
-        held = index.held(partition_id, plan, scope, named)
+        held = index.held(partition_id, plan, scope, named, as_of)
+        if held is None:
+            continue
         pages = named.last - named.first + 1
         if (held.pages, held.parts, held.records) != (pages, named.parts, named.records):
             yield (
@@ -60,7 +70,7 @@ def _not_before(index: LogIndex, offset: int, mark: Mark) -> Iterator[str]:
     """A mark stands behind its pages, or a crash between them would leave it alone."""
     for named in mark.passes:
         held = index.held(mark.partition_id, mark.plan, mark.scope, named)
-        if held.last_origin > offset:
+        if held is not None and held.last_origin > offset:
             yield f"pass {named.pass_} has a page at {held.last_origin}, behind the mark"
 
 

@@ -33,6 +33,7 @@ from tests.unit.ops.audit_world import (
     OWNER,
     World,
     interval_mark,
+    ledger,
     mark_row,
     named_pass,
     page,
@@ -260,6 +261,30 @@ def test_kept_snapshots_are_still_there() -> None:
     assert found.kinds() == {"checkpoint_ahead": 1}
     _claim(found, previous=[kept], tombstone_due=["s1"])
     assert found.kinds() == {}
+
+
+def test_pages_that_were_cleared_after_the_checkpoint_were_there_when_it_was_written() -> None:
+    found = world()
+    kept = page("s1", "p", 1, 2, plan="snapshot")
+    put(found.log, 15, kept)
+    found.ledger.append(ledger(15, kept, b"\x01\x01"))
+    snapshot = KeptSnapshot(snapshot_id="s1", passes=[named_pass("p", 1, 1, 2)])
+    assert found.checkpoint is not None
+    plans = {
+        **found.checkpoint.plans,
+        "snapshot": PlanState(definition_hash="h", previous=[snapshot]),
+    }
+    found.checkpoint = msgspec.structs.replace(found.checkpoint, plans=plans)
+    assert found.kinds() == {}
+    cleared = Logged(30, kept.key, None)
+    found.log.append(cleared)  # behind what the checkpoint names: a newer one will say so
+    assert found.kinds() == {}
+    found.log = [r for r in found.log if r.offset != 15]  # and compaction was quick
+    assert found.kinds() == {}
+    found.log = [r for r in found.log if r is not cleared]
+    put(found.log, 15, kept)
+    found.log.append(Logged(16, kept.key, None))
+    assert found.kinds() == {"checkpoint_ahead": 1}
 
 
 def _sequences(*numbers: int) -> Findings:
