@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -62,7 +63,8 @@ Outcome = Got | Refusal | WaitUntil | Stall
 class Access:
     """How one credential of a source is asked; shared by its partition ids.
 
-    `asked_time`: the provider was asked for its time alone, once.
+    `asked_time`: the provider was asked for its time alone, once. `ends_at_s`: when this process
+    must end, by the monotonic clock; None: never.
     """
 
     source: str
@@ -75,6 +77,12 @@ class Access:
     now_us: Callable[[], int]
     share: Callable[[], float] = random.random
     asked_time: bool = False
+    ends_at_s: float | None = None
+
+    def patience_s(self) -> float:
+        """The longest wait that is sat out; a longer one becomes a time to wait until, durably."""
+        most = self.limits.wait_max_s
+        return most if self.ends_at_s is None else min(most, self.ends_at_s - time.monotonic())
 
 
 class Exchange:
@@ -109,9 +117,7 @@ class Exchange:
                 self._slow = error.slow
                 self._why = str(error)
                 metrics.FETCHES.labels(access.source, "failed").inc()
-                outcome = None
-                if attempt < access.limits.attempts:
-                    await asyncio.sleep(backoff_s(attempt, access.share()))
+                outcome = await self._pause(attempt)
             except (FetchRefused, SecretUnavailable, AuthFailed) as error:
                 metrics.FETCHES.labels(access.source, "refused").inc()
                 return Stall(self._scrubbed(str(error)), _help_for(error))
@@ -124,6 +130,16 @@ class Exchange:
             "the provider answering again; it is asked again and again",
             passing=True,
         )
+
+    async def _pause(self, attempt: int) -> Outcome | None:
+        """Before an attempt after one without an answer; None: it is over."""
+        if attempt == self._access.limits.attempts:
+            return None
+        wait = backoff_s(attempt, self._access.share())
+        if wait > self._access.patience_s():
+            return self._until(wait, self._why)
+        await asyncio.sleep(wait)
+        return None
 
     async def _once(self, attempt: int) -> Outcome | None:
         """One request; None: try again (any wait is over)."""
@@ -176,8 +192,8 @@ class Exchange:
         if wait is None:
             wait = backoff_s(attempt, access.share())
         if throttled:
-            access.limiter.throttled(min(wait, access.limits.wait_max_s))
-        if wait > access.limits.wait_max_s:
+            access.limiter.throttled(max(0.0, min(wait, access.limits.wait_max_s)))
+        if wait > access.patience_s():
             return self._until(wait, f"the provider asks to wait ({status})")
         if attempt == access.limits.attempts:
             wait = max(wait, backoff_s(attempt, access.share()))

@@ -58,11 +58,15 @@ def now_us() -> int:
 
 @dataclass
 class Pollers:
-    """All partition ids of the definitions. Use from one event loop; close it at the end."""
+    """All partition ids of the definitions. Use from one event loop; close it at the end.
+
+    `ends_at_s`: when the process must end, by the monotonic clock: no wait is sat out beyond it.
+    """
 
     definitions: Definitions
     settings: Settings
     hit: Hit
+    ends_at_s: float | None = None
     now_us: Callable[[], int] = now_us
     _accesses: dict[tuple[str, str | None], Access] = field(default_factory=dict)
     _tenants: dict[str, tuple[Tenant | None, ...]] = field(default_factory=dict)
@@ -131,7 +135,17 @@ class Pollers:
 
         credential = Credential(source.auth, secrets, values, sign_in, time.monotonic)
         clock = ServerClock()
-        return Access(source.name, http, credential, limiter, clock, secrets, limits, self.now_us)
+        return Access(
+            source.name,
+            http,
+            credential,
+            limiter,
+            clock,
+            secrets,
+            limits,
+            self.now_us,
+            ends_at_s=self.ends_at_s,
+        )
 
 
 def _names_tenant(source: SourceSpec) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from ingest.control import obey
 from ingest.metrics import Horizon
 from ingest.pollers import Pollers
@@ -28,7 +30,8 @@ async def run(
     DefinitionError.
     """
     definitions.check()
-    pollers = Pollers(definitions, settings, hit)
+    ends_at_s = None if budget_s is None else time.monotonic() + budget_s
+    pollers = Pollers(definitions, settings, hit, ends_at_s)
     work = Work(
         pollers_of=pollers.of,
         obey=obey,

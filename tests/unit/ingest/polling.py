@@ -102,7 +102,12 @@ def write(folder: Path, text: str) -> None:
 
 @asynccontextmanager
 async def polling(
-    folder: Path, text: str, handler: Handler, **settings: Any
+    folder: Path,
+    text: str,
+    handler: Handler,
+    *,
+    budget_s: float | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Polled]:
     """The first stream of a source; `URL` in its text stands for the server."""
     provider = Provider(handler)
@@ -113,7 +118,9 @@ async def polling(
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     provider.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     write(folder, dedent(text).replace("URL", provider.url))
-    pollers = Pollers(load_folder(folder).check(), Settings(partitions=1, **settings), none)
+    ends_at_s = None if budget_s is None else time.monotonic() + budget_s
+    definitions = load_folder(folder).check()
+    pollers = Pollers(definitions, Settings(partitions=1, **settings), none, ends_at_s)
     try:
         yield Polled(next(iter(pollers.of(0).values())), provider)
     finally:

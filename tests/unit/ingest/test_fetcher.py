@@ -219,6 +219,64 @@ def test_a_long_wait_is_durable_and_holds_nobody_in_memory(tmp_path: Path) -> No
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_wait_beyond_the_budget_is_durable_too(tmp_path: Path, status: int) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, headers={"Retry-After": "60"})
+
+    text = EVENTS.replace("wait_max: 2s", "wait_max: 5m")
+
+    async def main() -> None:
+        async with polling(tmp_path, text, handler, budget_s=30) as polled:
+            await polled.poll()
+            assert 50 < (polled.state.not_before or 0) / 1e6 - time.time() < 61
+            assert len(polled.provider.requests) == 1
+
+    asyncio.run(main())
+
+
+SESSION = """\
+    gapless: 1
+    source: shop
+    base_url: URL
+    auth:
+      session: {post: /login, token: body.token, body: {user: me, password: {env: GAPLESS_TEST_KEY}},
+                header: X-Session, lifetime: 12h}
+    limits: {attempts: 3, timeout: 10s}
+    streams:
+      rows:
+        get: /rows
+        params: {page: "{page}"}
+        records: body.items
+        pages: {stable: true}
+        plan: {snapshot: {every: 1d}}
+    """
+
+
+def test_a_session_signs_in_once_and_again_when_it_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAPLESS_TEST_KEY", "open sesame")
+    signed: list[dict[str, str]] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        if request.path == "/login":
+            signed.append(await request.json())
+            return web.json_response({"token": f"session-{len(signed)}"})
+        number = int(request.query["page"])
+        wanted = "session-1" if number < 3 else "session-2"
+        if request.headers.get("X-Session") != wanted:
+            return web.Response(status=401)
+        return web.json_response({"items": [{"id": number}] if number < 5 else []})
+
+    polled = run(tmp_path, SESSION, handler)
+    assert polled.blocked == ""
+    assert len(polled.records) == 4
+    assert signed == [{"user": "me", "password": "open sesame"}] * 2
+    assert "session-1" not in repr(polled.emissions)
+    assert "sesame" not in repr(polled.emissions)
+
+
 def test_a_blocked_stream_recovers_and_says_so(tmp_path: Path) -> None:
     def refused(request: web.Request) -> web.StreamResponse:
         return web.Response(status=404)
