@@ -39,8 +39,7 @@ class Snapshots:
             stream = (one.spec.source, one.spec.stream)
             self._streams.setdefault(stream, []).append(one.version_id)
         self._ended: list[tuple[int, str]] = []
-        self.over: set[tuple[int, str]] = set()
-        """(partition id, snapshot) whose presence no sweep will ask for again."""
+        self._over: dict[int, str] = {}
 
     def started(self) -> None:
         """A transaction begins."""
@@ -48,8 +47,12 @@ class Snapshots:
 
     def committed(self) -> None:
         """The transaction is durable."""
-        self.over.update(self._ended)
+        self._over.update(self._ended)
         self._ended = []
+
+    def is_over(self, partition_id_no: int, snapshot: str) -> bool:
+        """Whether no sweep will ask for the presence of this snapshot again."""
+        return self._over.get(partition_id_no) == snapshot
 
     def adopt(self, connection: Connection, partition: int) -> None:
         """Snapshots of an older version of a mapping go on under the one that runs."""
@@ -202,7 +205,10 @@ class Snapshots:
         row: _Row,
         held: Absence | None,
     ) -> None:
-        """Drop the presence that no sweep will ask for: a listing that can shift is one of a pair."""
+        """Drop the presence that no sweep will ask for: a listing that can shift is one of a pair.
+
+        Pages of snapshots that began later may have been read before this one is judged.
+        """
         if held is not None:
             keep = list(held.snapshots)
         elif row.unreadable:
@@ -210,6 +216,7 @@ class Snapshots:
             keep = [] if before is None else [before[0]]
         else:
             keep = [] if row.stable else [row.snapshot]
+        keep += [one[0] for one in connection.execute(_SQL["newer"], row.parameters)]
         forget_presence(connection, compiled, row.partition_id_no, keep)
 
 

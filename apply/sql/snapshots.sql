@@ -1,13 +1,16 @@
 -- Snapshots: from the begin mark to the sweep. One row per mapping version of the stream.
 
 -- name: known
--- The snapshots of each partition id of a partition of the log, for whoever takes it over. The last
--- column: a sweep may still ask for its presence.
-SELECT i.text, s.snapshot, min(s.began),
-  bool_or(s.state IN ('open', 'held', 'released') OR s.completed IS NOT NULL AND NOT s.stable)
-FROM gapless.snapshot s JOIN gapless.partition_id i ON i.id = s.partition_id
-WHERE i.partition = %(partition)s AND s.generation = %(generation)s AND s.state <> 'dropped'
-GROUP BY i.text, s.snapshot
+-- The last snapshots of each partition id of a partition of the log, for whoever takes it over. The
+-- last column: a sweep may still ask for its presence.
+SELECT text, snapshot, began, asked FROM (
+  SELECT i.text, s.snapshot, min(s.began) AS began,
+    bool_or(s.state IN ('open', 'held', 'released') OR s.completed IS NOT NULL AND NOT s.stable) AS asked,
+    row_number() OVER (PARTITION BY i.id ORDER BY min(s.began) DESC) AS age
+  FROM gapless.snapshot s JOIN gapless.partition_id i ON i.id = s.partition_id
+  WHERE i.partition = %(partition)s AND s.generation = %(generation)s AND s.state <> 'dropped'
+  GROUP BY i.id, i.text, s.snapshot
+) newest WHERE age <= %(most)s
 
 -- name: drop_open
 -- A newer snapshot began: what was begun before it will never be complete.
@@ -62,6 +65,12 @@ WHERE partition_id = %(partition_id)s AND mapping_version = ANY(%(mapping_versio
   AND NOT stable
   AND state IN ('swept', 'kept', 'held', 'released')
 ORDER BY began DESC LIMIT 1
+
+-- name: newer
+-- Snapshots that began behind this one.
+SELECT DISTINCT snapshot FROM gapless.snapshot
+WHERE partition_id = %(partition_id)s
+  AND (generation, began) > (%(generation)s::int2, %(began)s::bigint)
 
 -- name: end
 UPDATE gapless.snapshot SET state = %(state)s, note = %(note)s, swept = %(swept)s, barrier = %(barrier)s

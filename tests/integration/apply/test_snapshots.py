@@ -120,6 +120,27 @@ def test_an_unchanged_exact_row_seen_again_is_not_absent(
     assert living(scene) == ids(*range(30), 35)
 
 
+def test_a_snapshot_that_is_over_leaves_the_keys_of_the_next(
+    make_scene: Callable[..., Scene],
+) -> None:
+    """All in one batch, as after an outage of apply: pages are read before marks are judged."""
+    scene = make_scene(kind="exact")  # a record that changes nothing leaves its row as it was
+    first, second = listing(MANY), listing(MANY, "s2")
+    half, rest = listing(MANY[:20], "s3"), listing(MANY[20:], "s3", number=2)
+    with scene.applying():
+        scene.put(page(MANY))
+        scene.settle()
+    scene.put(begin("s1"), first, ended(first), begin("s2"), second, ended(second))
+    scene.put(begin("s3"), half)
+    with scene.applying():
+        scene.settle()
+        assert states(scene) == [("s1", "swept", 0), ("s2", "swept", 0), ("s3", "open", 0)]
+        scene.put(rest, ended(half, rest))
+        scene.settle()
+    assert states(scene)[-1] == ("s3", "swept", 0)
+    assert len(living(scene)) == 40
+
+
 def test_a_large_sweep_waits_for_an_operator(scene: Scene) -> None:
     listed = listing(MANY[:30])
     with scene.applying():
