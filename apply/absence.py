@@ -17,6 +17,12 @@ from apply.sink import Connection
 from apply.sql_text import columns_sql, equal_sql, present_sql, target_sql
 from schemas.definitions.mapping import RevisionKind
 
+_LIVING = 'NOT t."_deleted"'
+_OLDER = (
+    't."_partition_id" = %(partition_id)s'
+    ' AND (t."_generation", t."_offset") < (%(generation)s::int2, %(barrier)s::int8)'
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Absence:
@@ -42,13 +48,17 @@ class Absence:
         }
 
 
-def _absent(compiled: CompiledMapping) -> str:
+def _absent(compiled: CompiledMapping, which: str) -> str:
+    """Keys of the older rows that no snapshot listed; `which`: a condition on rows `t`.
+
+    A difference of sets, not an anti-join: the planner has no statistics of a snapshot that has
+    just been listed, expects one key in it, and would compare every row with every key.
+    """
     return (
-        't."_partition_id" = %(partition_id)s'
-        ' AND (t."_generation", t."_offset") < (%(generation)s::int2, %(barrier)s::int8)'
-        f" AND NOT EXISTS (SELECT FROM {present_sql(compiled.spec)} p"
+        f"SELECT {columns_sql(compiled.key_columns, 't')} FROM {target_sql(compiled.spec)} t"
+        f" WHERE ({which}) AND {_OLDER} EXCEPT"
+        f" SELECT {columns_sql(compiled.key_columns, 'p')} FROM {present_sql(compiled.spec)} p"
         " WHERE p.partition_id = %(partition_id)s AND p.snapshot = ANY(%(snapshots)s)"
-        f" AND {equal_sql(compiled, 'p', 't')})"
     )
 
 
@@ -57,9 +67,9 @@ def share_absent(
 ) -> tuple[int, int]:
     """How many living rows would be deleted, and how many there are."""
     statement = (
-        f"SELECT count(*) FILTER (WHERE {_absent(compiled)}), count(*)"
-        f" FROM {target_sql(compiled.spec)} t"
-        ' WHERE t."_partition_id" = %(partition_id)s AND NOT t."_deleted"'
+        f"SELECT (SELECT count(*) FROM ({_absent(compiled, _LIVING)}) a),"
+        f" (SELECT count(*) FROM {target_sql(compiled.spec)} t"
+        f' WHERE t."_partition_id" = %(partition_id)s AND {_LIVING})'
     )
     row = connection.execute(statement.encode(), where.parameters).fetchone()
     return (0, 0) if row is None else (int(row[0]), int(row[1]))
@@ -97,10 +107,11 @@ def _clear(compiled: CompiledMapping) -> str:
     """The update, without what it returns; locks in the order of keys, as every writer does."""
     table, keys = target_sql(compiled.spec), columns_sql(compiled.key_columns, "t")
     dated = compiled.spec.revision.kind is not RevisionKind.NONE
-    to_clear = 'NOT t."_deleted"' + (" OR t.source_revision IS NOT NULL" if dated else "")
+    to_clear = _LIVING + (" OR t.source_revision IS NOT NULL" if dated else "")
     return (
-        f'WITH old AS (SELECT {keys}, t."_deleted" AS was_deleted FROM {table} t'
-        f" WHERE ({to_clear}) AND {_absent(compiled)} ORDER BY {keys} FOR UPDATE)"
+        f'WITH old AS (SELECT {keys}, t."_deleted" AS was_deleted FROM ({_absent(compiled, to_clear)}) a'
+        f" JOIN {table} t ON {equal_sql(compiled, 'a', 't')}"
+        f" WHERE ({to_clear}) AND {_OLDER} ORDER BY {keys} FOR UPDATE OF t)"
         f" UPDATE {table} t SET deleted_at = coalesce(t.deleted_at, %(at)s),"
         + (" source_revision = NULL," if dated else "")
         + ' "_deleted" = true, "_generation" = %(generation)s, "_offset" = %(barrier)s, "_index" = 0,'

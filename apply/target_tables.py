@@ -59,16 +59,26 @@ def create_table_sql(spec: MappingSpec) -> Iterator[str]:
         # A sweep looks at one tenant's rows; without this it would read the whole table.
         name = quote(f"{spec.table[:_LONGEST_NAME]}_tenant")
         yield f'CREATE INDEX {name} ON {target_sql(spec)} ("_partition_id")'
-    yield create_present_sql(spec)
+    yield from create_present_sql(spec)
 
 
-def create_present_sql(spec: MappingSpec) -> str:
-    """The presence table. It is logged: lost presence would look like absence and delete rows."""
-    keys = [_column_sql(column, spec) for column in table_columns(spec)[: len(spec.key)]]
+def create_present_sql(spec: MappingSpec) -> Iterator[str]:
+    """The presence table. It is logged: lost presence would look like absence and delete rows.
+
+    The index is for the planner: it never has statistics of a snapshot that has just been listed,
+    expects one row of it, and without an index compares every row with every listed key.
+    """
+    key_columns = table_columns(spec)[: len(spec.key)]
+    keys = [_column_sql(column, spec) for column in key_columns]
     lines = ",\n  ".join(
         ["partition_id integer NOT NULL", 'snapshot text COLLATE "C" NOT NULL', *keys]
     )
-    return f"CREATE TABLE IF NOT EXISTS {present_sql(spec)} (\n  {lines}\n)"
+    yield f"CREATE TABLE IF NOT EXISTS {present_sql(spec)} (\n  {lines}\n)"
+    name = quote(f"listed_{spec.table}")
+    yield (
+        f"CREATE INDEX IF NOT EXISTS {name} ON {present_sql(spec)}"
+        f" (partition_id, snapshot, {columns_sql(key_columns)})"
+    )
 
 
 def _column_sql(column: Column, spec: MappingSpec) -> str:
@@ -103,7 +113,8 @@ def migrate_table(connection: Connection, spec: MappingSpec) -> list[str]:
         connection.execute(
             f"ALTER TABLE {target_sql(spec)} ADD COLUMN {_column_sql(column, spec)}".encode()
         )
-    connection.execute(create_present_sql(spec).encode())
+    for statement in create_present_sql(spec):
+        connection.execute(statement.encode())
     if not missing:
         return []
     return [f"table {spec.table} has new columns: {', '.join(column.name for column in missing)}"]
