@@ -23,6 +23,9 @@ _RECORD: dict[str, Reason] = {
 }
 _DATA_EXCEPTION = "22"  # class: a value that the type does not take
 
+_TIMEOUTS = ("57014", "55P03")
+TIMED_OUT = ("timed_out", "lock_timeout")
+"""Reasons of sink faults that one record alone may be to blame for."""
 _PAUSES: dict[str, str] = {
     "53100": "disk_full",
     "53200": "out_of_memory",
@@ -94,6 +97,14 @@ def refusal(error: BaseException) -> Refusal | None:
     # A missing parent may still arrive; nothing else gets better by waiting.
     cured = reason is Reason.FOREIGN_KEY
     return Refusal(reason, detail, Outcome.RETRYABLE if cured else Outcome.QUARANTINED)
+
+
+def timed_out(error: BaseException) -> Refusal | None:
+    """A time-out as one record's trouble. Only for a record that stands alone: wider is the sink's."""
+    if isinstance(error, psycopg.Error) and error.sqlstate in _TIMEOUTS:
+        detail = f"SQLSTATE {error.sqlstate}: the row is locked, or a trigger takes too long"
+        return Refusal(Reason.TIMED_OUT, detail, Outcome.RETRYABLE)
+    return None
 
 
 def sink_fault(error: BaseException) -> SinkFault:

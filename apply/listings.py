@@ -22,11 +22,15 @@ class KnownSnapshot:
     open: bool
 
 
+REMEMBERED = 4
+"""Snapshots per partition id. A page of an older one is applied as what it is: an old observation."""
+
+
 @dataclass(slots=True)
 class Listings:
     """The snapshots of one partition of the log."""
 
-    _began: dict[tuple[str, str], int] = field(default_factory=dict)
+    _began: dict[str, dict[str, int]] = field(default_factory=dict)
     _open: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -34,7 +38,7 @@ class Listings:
         """What is known when a partition is taken over."""
         listings = cls()
         for one in sorted(known, key=lambda k: k.began):
-            listings._began[(one.partition_id, one.snapshot)] = one.began
+            listings._began.setdefault(one.partition_id, {})[one.snapshot] = one.began
             if one.open:
                 listings._open[one.partition_id] = one.snapshot
         return listings
@@ -42,14 +46,17 @@ class Listings:
     def saw_mark(self, mark: Mark, offset: int) -> None:
         """Follow one mark of the log. A begin that is repeated keeps its first offset."""
         if mark.kind == "snapshot_begin":
-            self._began.setdefault((mark.partition_id, mark.scope), offset)
+            began = self._began.setdefault(mark.partition_id, {})
+            began.setdefault(mark.scope, offset)
+            if len(began) > REMEMBERED:
+                del began[next(iter(began))]
             self._open[mark.partition_id] = mark.scope
 
     def began(self, observation: Observation) -> int | None:
         """Where the snapshot of a listed page began; None for pages of changes."""
         if observation.plan != "snapshot":
             return None
-        return self._began.get((observation.partition_id, observation.scope))
+        return self._began.get(observation.partition_id, {}).get(observation.scope)
 
     def present_in(self, observation: Observation) -> tuple[str, ...]:
         """The snapshots whose presence this page adds to.
@@ -59,7 +66,6 @@ class Listings:
         sweep may have to wait, and the writer knows when nothing asks for it any more.
         """
         if observation.plan == "snapshot":
-            known = (observation.partition_id, observation.scope) in self._began
-            return (observation.scope,) if known else ()
+            return () if self.began(observation) is None else (observation.scope,)
         scope = self._open.get(observation.partition_id)
         return () if scope is None else (scope,)

@@ -25,12 +25,14 @@ _SETTLE_S = 5.0
 """A new leader may show an end that is too low for a moment; only one that stays is believed."""
 
 
-def topic_id(settings: Settings, timeout_s: float = _TIMEOUT_S) -> str:
+def topic_id(
+    settings: Settings, timeout_s: float = _TIMEOUT_S, admin: AdminClient | None = None
+) -> str:
     """The id that Kafka gave the observation topic; another one is another topic.
 
     Raises LogUnavailable, also while the topic does not exist.
     """
-    admin = AdminClient(config.client(settings, "apply-topic"))
+    admin = admin or AdminClient(config.client(settings, "apply-topic"))
     asked = TopicCollection([settings.observations])
     try:
         future = admin.describe_topics(asked, request_timeout=timeout_s)[settings.observations]
@@ -114,7 +116,7 @@ class Checks:
     def __init__(self, settings: Settings, inbox: Inbox) -> None:
         self._settings, self._inbox = settings, inbox
         self._pool = ThreadPoolExecutor(4, "apply-check")
-        self._topic_id: str | None = None
+        self._admin = AdminClient(config.client(settings, "apply-topic"))
 
     def submit(self, position: Position, known_topic_id: str | None) -> None:
         """Exactly one LogChecked, LogFault or CheckFailed will come for this claim."""
@@ -122,7 +124,7 @@ class Checks:
 
     def _run(self, position: Position, known: str | None) -> None:
         try:
-            found = topic_id(self._settings)
+            found = topic_id(self._settings, admin=self._admin)
             self._inbox.put_event(check(self._settings, position, known, found))
         except Exception as error:
             _log.warning("log not checked", partition=position.partition, error=str(error))

@@ -26,7 +26,7 @@ from apply.inbox import (
     Revoked,
     Stuck,
 )
-from apply.listings import KnownSnapshot, Listings
+from apply.listings import REMEMBERED, KnownSnapshot, Listings
 from apply.opening import Checks
 from apply.queries import load
 from apply.store import Store
@@ -180,7 +180,7 @@ class Ownership:
         self._open(held)
 
     def _open(self, held: Position) -> None:
-        asked = {"partition": held.partition, "generation": held.generation}
+        asked = {"partition": held.partition, "generation": held.generation, "most": REMEMBERED}
         known = [
             KnownSnapshot(*row)
             for row in self._store.connection.execute(_SNAPSHOTS["known"], asked)

@@ -7,7 +7,7 @@ changes logged after the snapshot began. Mappings that keep absent rows need non
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Iterable
 
 from apply.batch import PageWork
 from apply.mapping.types import CompiledMapping, Key
@@ -27,12 +27,12 @@ class Shown:
         self._compiled: dict[int, CompiledMapping] = {}
         self._counts: dict[tuple[int, str, int], list[int]] = {}
 
-    def add(self, pages: Iterable[PageWork], over: Container[tuple[int, str]]) -> None:
-        """Take in what belongs to snapshots; of changes, only for those that are not `over`."""
+    def add(self, pages: Iterable[PageWork], is_over: Callable[[int, str], bool]) -> None:
+        """Take in what belongs to snapshots; of changes, only for those that are not over."""
         for page in pages:
             for snapshot in page.present_in:
                 listing = page.observation.plan == "snapshot"
-                if listing or (page.partition_id_no, snapshot) not in over:
+                if listing or not is_over(page.partition_id_no, snapshot):
                     self._add(page, snapshot)
 
     def _add(self, page: PageWork, snapshot: str) -> None:

@@ -25,7 +25,7 @@ from apply.decode import Decoder
 from apply.dry_run import DryRun
 from apply.faults import NotPrepared, SinkFault, sink_fault
 from apply.identities import Identities
-from apply.listings import KnownSnapshot
+from apply.listings import REMEMBERED, KnownSnapshot
 from apply.mapping.types import CompiledMapping
 from apply.outcomes import Outcome
 from apply.pass_over import Stretch, reading
@@ -174,7 +174,7 @@ def _planned(
 def _stretch(
     connection: Connection, partition: int, generation: int, start: int, end: int
 ) -> Stretch:
-    asked = {"partition": partition, "generation": generation}
+    asked = {"partition": partition, "generation": generation, "most": REMEMBERED}
     known = tuple(KnownSnapshot(*row) for row in connection.execute(_SNAPSHOTS["known"], asked))
     return Stretch(partition, generation, start, end, known)
 

@@ -14,11 +14,11 @@ import structlog
 
 from apply.barrier import Barrier, listed
 from apply.changes import Change, Events
-from apply.faults import Refusal, refusal
+from apply.faults import Refusal, SinkFault, refusal, timed_out
 from apply.fold import fold, split_barred
 from apply.guard import broken_sql, lowered_sql, upsert_sql
 from apply.mapping.types import BEGAN, PARTITION_ID, CompiledMapping, Row
-from apply.outcomes import Outcome
+from apply.outcomes import Outcome, Reason
 from apply.share import FOREIGN_OWNER, Share, coordinates
 from apply.sink import Connection
 from apply.sql_text import columns_sql, copy_sql, equal_sql, quote, target_sql
@@ -98,13 +98,24 @@ class Landing:
         self._events = None if silent else target.events
         self._used = False
         self._landed = Landed()
+        self._blame_timeouts = False
+        self._timed_out = 0
 
-    def land(self, rows: Sequence[Row], found: Barrier | None, *, careful: bool) -> Landed:
+    def land(
+        self,
+        rows: Sequence[Row],
+        found: Barrier | None,
+        *,
+        careful: bool,
+        blame_timeouts: bool = False,
+    ) -> Landed:
         """All rows of the share that may still count, to the end.
 
         `found`: the barrier, where rows may stand below it. `careful`: bisect what is refused,
-        after the plain way was refused as a whole.
+        after the plain way was refused as a whole. `blame_timeouts`: then also what times out; if
+        more than one record does, it is no record's fault, and SinkFault is raised.
         """
+        self._blame_timeouts = blame_timeouts
         waiting = list(rows) if found is None else self._above(rows, found)
         while waiting:
             folded = fold(waiting, self._target.compiled)
@@ -147,6 +158,9 @@ class Landing:
         if found is None:
             return []
         if len(rows) == 1:
+            self._timed_out += found.reason is Reason.TIMED_OUT
+            if self._timed_out > 1:
+                raise SinkFault("timed_out", "more than one record times out alone")
             self._share.refuse(rows[0], found)
             return rows
         middle = len(rows) // 2
@@ -162,6 +176,8 @@ class Landing:
         except psycopg.Error as error:
             self._used = used  # the savepoint took the staged rows along
             found = refusal(error)
+            if found is None and self._blame_timeouts:
+                found = timed_out(error)
             if found is None:
                 raise
             return found

@@ -6,6 +6,7 @@ Kafka or Postgres that cannot be reached are waited for, visibly. Exit codes: 0 
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import threading
@@ -45,6 +46,9 @@ _SILENT_S = 30.0
 # Two threads share the interpreter; at the default of 5 ms every answer of Postgres would wait for
 # the decoder that long.
 _SWITCH_S = 0.0005
+# What batches in flight hold is no garbage: looking through it again and again took a sixth of the
+# time. The count falls when a batch goes, so only true cycles ever reach this.
+_UNTOUCHED_OBJECTS = 50_000
 REFUSED = 4
 INTERNAL = 70
 
@@ -72,6 +76,8 @@ def serve(
         return REFUSED
     if mappings is None:
         return 0
+    gc.freeze()
+    gc.set_threshold(_UNTOUCHED_OBJECTS)
     return Service(settings, mappings, stop, hit=hit).run()
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from apply import dumpers
+
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 CONNECT_TIMEOUT_S = 5
@@ -46,4 +48,5 @@ def connect(dsn: str, role: str) -> Connection:
     # Every statement here runs with other parameters or once; the server's plan cache gains nothing
     # and would survive a change of a table.
     connection.prepare_threshold = None
+    dumpers.register(connection)
     return connection

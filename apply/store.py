@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import Enum, auto
 from typing import TypeVar
 
 import psycopg
@@ -35,7 +36,19 @@ from schemas.failpoints import Hit
 _SQL = load("position")
 _RETRY = load("retry")
 T = TypeVar("T")
+_BLAMING_LOCK_MS = 1_000
 Beside = Callable[[Connection, list[int]], tuple[T, list[Change]]]
+
+
+class _Way(Enum):
+    """How rows are landed: all at once, bisecting what is refused, or also what times out."""
+
+    PLAIN = auto()
+    CAREFUL = auto()
+    BLAMING = auto()
+
+
+_PLAIN, _CAREFUL, _BLAMING = _Way.PLAIN, _Way.CAREFUL, _Way.BLAMING
 
 
 class Lost(Exception):
@@ -156,18 +169,19 @@ class Store:
         except psycopg.Error as error:
             raise sink_fault(error) from error
 
-    def write(self, batch: Batch, now: datetime) -> Report:
+    def write(self, batch: Batch, now: datetime, *, blame_timeouts: bool = False) -> Report:
         """One batch, durable when this returns.
 
+        `blame_timeouts`: the same batch has timed out before, so look for one record that does.
         Raises Lost (nothing was written), or SinkFault (perhaps written: connect again and look).
         """
         try:
             try:
-                report = self._transaction(batch, now, careful=False)
+                report = self._transaction(batch, now, _BLAMING if blame_timeouts else _PLAIN)
             except psycopg.Error as error:
-                if refusal(error) is None:
+                if refusal(error) is None or blame_timeouts:
                     raise
-                report = self._transaction(batch, now, careful=True)
+                report = self._transaction(batch, now, _CAREFUL)
             self._hit("apply.answer_lost")
             self._advance(batch)
             self._snapshots.committed()
@@ -202,7 +216,7 @@ class Store:
 
     def land(self, connection: Connection, batch: Batch) -> list[Change]:
         """Rows of single records, each isolated and held against the barrier. For `beside`."""
-        return self._rows(connection, batch, Report(), careful=True, everything=True)
+        return self._rows(connection, batch, Report(), _CAREFUL, everything=True)
 
     def sweep(self, connection: Connection, partition_id_no: int, snapshot: str) -> list[Change]:
         """A sweep that an operator has released. For `beside`."""
@@ -219,14 +233,14 @@ class Store:
                 leader_epoch=held.leader_epoch if part.leader_epoch is None else part.leader_epoch,
             )
 
-    def _transaction(self, batch: Batch, now: datetime, *, careful: bool) -> Report:
+    def _transaction(self, batch: Batch, now: datetime, way: _Way) -> Report:
         report, connection, clock = Report(), self.connection, _Clock()
         self._snapshots.started()
         with connection.transaction():
             self._compare_and_set(connection, batch)
             self._hit("apply.after_compare_and_set")
             clock.lap(report, "claim")
-            changes = self._rows(connection, batch, report, careful=careful)
+            changes = self._rows(connection, batch, report, way)
             clock.lap(report, "upsert")
             for page in batch.pages():
                 for work in page.works:
@@ -281,18 +295,22 @@ class Store:
         connection: Connection,
         batch: Batch,
         report: Report,
+        way: _Way,
         *,
-        careful: bool,
         everything: bool = False,
     ) -> list[Change]:
         """`everything`: any row may stand below the barrier, not just rewritten ones."""
         changes: list[Change] = []
         every = shares(batch)
+        if way is _BLAMING:
+            connection.execute(f"SET LOCAL lock_timeout = {_BLAMING_LOCK_MS}")
         for number, share in enumerate(every):
             target = self._targets[share.compiled.version_id]
             landing = Landing(connection, target, share, silent=self._replay)
             found = self._barrier(connection, share, everything or self._replay)
-            landed = landing.land(share.rows(), found, careful=careful)
+            landed = landing.land(
+                share.rows(), found, careful=way is not _PLAIN, blame_timeouts=way is _BLAMING
+            )
             changes += landed.changes
             report.lowered += landed.lowered
             report.broken += landed.broken
@@ -315,7 +333,7 @@ class Store:
     def _marks_and_presence(self, connection: Connection, batch: Batch) -> list[Change]:
         self._snapshots.enter(connection, batch.marks())
         shown = Shown()
-        shown.add(batch.pages(), self._snapshots.over)
+        shown.add(batch.pages(), self._snapshots.is_over)
         shown.write(connection)
         return self._marks.write(connection, batch)
 

@@ -16,7 +16,7 @@ import structlog
 
 from apply import metrics
 from apply.batch import Batch, Part
-from apply.faults import SinkFault, sink_fault
+from apply.faults import TIMED_OUT, SinkFault, sink_fault
 from apply.inbox import Event, Inbox
 from apply.ownership import Ownership
 from apply.store import Lost, Store
@@ -28,6 +28,8 @@ _DUE_S = 1.0
 _BACKOFF_S = (0.2, 10.0)
 _INTERNAL_MAX = 5
 """The same unexpected fault so often in a row is no fault of the sink: the process ends."""
+_TIMEOUTS_MAX = 3
+"""So often in a row the same batch times out before one record is looked for that does it."""
 Mirror = Callable[[dict[int, int]], None]
 Chores = Callable[[Store, datetime], None]
 
@@ -53,6 +55,7 @@ class Writer:
         self._due_at = 0.0
         self._failures = 0
         self._internal = 0
+        self._timeouts = 0
         self._reason: str | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="apply-write", daemon=True)
@@ -114,14 +117,19 @@ class Writer:
             self._healthy()
 
     def _event(self, event: Event) -> None:
-        self._ownership.heard(event)
+        try:
+            self._ownership.heard(event)
+        except Exception:
+            self._inbox.put_event(event)  # the sink failed; what was said stays true
+            raise
         self._ownership.due(time.monotonic())
 
     def _apply(self, batch: Batch) -> None:
         kept = self._still_due(batch)
         if kept.parts:
             try:
-                report = self._store.write(kept, datetime.now(UTC))
+                blame = self._timeouts >= _TIMEOUTS_MAX
+                report = self._store.write(kept, datetime.now(UTC), blame_timeouts=blame)
             except Lost as lost:
                 self._ownership.step_down(lost.partitions)
                 return  # the batch stays in hand, without them
@@ -159,7 +167,7 @@ class Writer:
             _log.warning("records differ under one revision that is declared exact", records=broken)
 
     def _healthy(self) -> None:
-        self._failures = self._internal = 0
+        self._failures = self._internal = self._timeouts = 0
         if self._reason is not None:
             _log.info("going on", after=self._reason)
             self._reason = None
@@ -179,6 +187,7 @@ class Writer:
     def _pause(self, fault: SinkFault) -> None:
         self._failures += 1
         self._internal = self._internal + 1 if fault.reason == "internal" else 0
+        self._timeouts = self._timeouts + 1 if fault.reason in TIMED_OUT else 0
         if self._internal >= _INTERNAL_MAX:
             raise RuntimeError(f"the same again and again: {fault}") from fault
         if fault.reason != self._reason:

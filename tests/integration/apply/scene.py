@@ -208,10 +208,10 @@ class Scene:
             yield service
         finally:
             service.stop()
-            thread.join(30)
+            thread.join(60)
         assert codes == [0]
 
-    def settle(self, timeout_s: float = 30) -> None:
+    def settle(self, timeout_s: float = 90) -> None:
         """Wait until everything that is in the log was applied."""
         reader = psycopg.connect(self.lane.postgres, autocommit=True)
         ends = self.ends()
@@ -246,7 +246,7 @@ class Scene:
         found = self.rows(query, *parameters)
         return found[0][0] if found else None
 
-    def until(self, query: str, wanted: Any, *parameters: Any, timeout_s: float = 20) -> None:
+    def until(self, query: str, wanted: Any, *parameters: Any, timeout_s: float = 60) -> None:
         """Wait until a query's first value is as wanted."""
         wait_until(
             lambda: self.value(query, *parameters) == wanted,

@@ -67,12 +67,12 @@ def test_a_missing_column_pauses_and_quarantines_nothing(scene: Scene) -> None:
         scene.settle()
         scene.db.execute("ALTER TABLE accounts RENAME COLUMN balance TO other")
         scene.put(page([account(2)], number=2))
-        wait_until(lambda: _paused() is not None, 20, "apply says that it waits")
+        wait_until(lambda: _paused() is not None, 60, "apply says that it waits")
         assert _paused() == "missing_column"
         assert scene.value("SELECT count(*) FROM gapless.exception") == 0
         scene.db.execute("ALTER TABLE accounts RENAME COLUMN other TO balance")
         scene.settle()
-        wait_until(lambda: _paused() is None, 20, "apply goes on")
+        wait_until(lambda: _paused() is None, 60, "apply goes on")
     assert scene.balance() == {"applied": 2}
 
 
@@ -81,6 +81,22 @@ def _paused() -> str | None:
 
     found = [s.labels["reason"] for m in PAUSED.collect() for s in m.samples if s.value]
     return found[0] if found else None
+
+
+def test_one_row_that_somebody_keeps_locked_holds_up_nobody(scene: Scene) -> None:
+    scene.put(page([account(1)]))
+    with scene.applying():
+        scene.settle()
+        with psycopg.connect(scene.lane.postgres) as other:
+            other.execute("SET lock_timeout = 0")
+            other.execute("SELECT FROM accounts WHERE id = 'a-1' FOR UPDATE")
+            scene.put(page([account(number, 2) for number in range(6)], number=2))
+            scene.settle()
+            assert scene.balance() == {"applied": 6, "retryable": 1}
+            assert scene.value("SELECT reason FROM gapless.exception") == "timed_out"
+        scene.db.execute("UPDATE gapless.exception SET due_at = now()")
+        scene.until("SELECT state FROM gapless.exception", "resolved")
+    assert scene.balance() == {"applied": 7}
 
 
 def test_what_retention_deleted_halts_until_it_is_accepted(
@@ -187,7 +203,7 @@ def test_an_end_below_the_position_halts(make_scene: Callable[..., Scene]) -> No
         scene.settle()
     scene.db.execute("UPDATE gapless.position SET next_offset_to_apply = 50, last_offset = 49")
     with scene.applying():
-        scene.until(HALTED, "truncated", timeout_s=30)
+        scene.until(HALTED, "truncated")
 
 
 def test_a_value_of_a_newer_schema_waits_and_is_not_skipped(
@@ -217,7 +233,7 @@ def test_postgres_may_go_away_and_come_back(own_stack: Stack, tmp_path: Path) ->
         for number in range(2, 30):
             one = page([account(number), account("bad", lifecycle="odd")], number=number)
             scene.put(one, complete(one))
-        wait_until(lambda: _paused() is not None, 30, "apply says that it waits")
+        wait_until(lambda: _paused() is not None, 60, "apply says that it waits")
         own_stack.postgres.start()
         scene.db = psycopg.connect(addresses.postgres, autocommit=True)
         scene.settle()
@@ -235,7 +251,7 @@ def test_an_unreachable_postgres_is_waited_for(own_stack: Stack, tmp_path: Path)
         target=lambda: codes.append(serve(scene.settings, scene.definitions, stop)), daemon=True
     )
     thread.start()
-    wait_until(lambda: _paused() == "unreachable", 20, "apply says that it waits")
+    wait_until(lambda: _paused() == "unreachable", 60, "apply says that it waits")
     own_stack.postgres.start()
     scene.db = psycopg.connect(addresses.postgres, autocommit=True)
     scene.settle()
