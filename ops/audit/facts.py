@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from schemas import codec
 from schemas.keys import PageKey, mark_key, page_key_of, tick_id
@@ -32,9 +33,14 @@ class Page:
 
     @property
     def key(self) -> str:
-        return page_key_of(
-            PageKey(self.partition_id, self.plan, self.scope, self.pass_, self.page, self.part)
-        )
+        prefix = _prefix(self.partition_id, self.plan, self.scope, self.pass_)
+        return f"{prefix}/{self.page}/{self.part}"
+
+
+@lru_cache(maxsize=64)
+def _prefix(partition_id: str, plan: str, scope: str, pass_: str) -> str:
+    """Of the keys of a pass: most of a key's cost, and the same for page after page."""
+    return page_key_of(PageKey(partition_id, plan, scope, pass_, 0, 0)).rsplit("/", 2)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +142,8 @@ class LedgerRow:
 
     @property
     def key(self) -> str:
-        return page_key_of(
-            PageKey(self.partition_id, self.plan, self.scope, self.pass_, self.page, self.part)
-        )
+        prefix = _prefix(self.partition_id, self.plan, self.scope, self.pass_)
+        return f"{prefix}/{self.page}/{self.part}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +169,7 @@ class MarkRow:
     at_us: int
     start: str | None = None
     end: str | None = None
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ CREATE TABLE mark (
 );
 CREATE INDEX mark_span ON mark (partition_id, plan, start);
 CREATE INDEX mark_key ON mark (key);
+CREATE TABLE later (key TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE tombstone (key TEXT PRIMARY KEY, at INT) WITHOUT ROWID;
 CREATE TABLE replaced (partition_id TEXT, plan TEXT, kind TEXT, start TEXT, "end" TEXT);
 CREATE TABLE orphan (at INT, mapping INT, key TEXT, plan TEXT, partition_id TEXT, scope TEXT);
@@ -69,6 +70,7 @@ class LogIndex:
         self._db.execute("PRAGMA synchronous = OFF")
         self._db.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         self._db.executescript(_SCHEMA)
+        self._snapshots: dict[str, str] = {}
         self._db.execute("BEGIN")
 
     def __enter__(self) -> Self:
@@ -118,6 +120,19 @@ class LogIndex:
             ),
         )
 
+        if mark.kind == "snapshot_complete":
+            self._snapshots[mark.partition_id] = mark.scope
+
+    def add_later_mark(self, mark: Mark) -> None:
+        """One behind the end that is judged: it may be why an older record was cleaned away."""
+        self._db.execute("INSERT OR IGNORE INTO later VALUES (?)", (mark_key(mark),))
+        if mark.kind == "snapshot_complete":
+            self._snapshots[mark.partition_id] = mark.scope
+
+    def knows_complete_snapshot(self, partition_id: str, scope: str) -> None:
+        """What somebody else knows; a mark of the log goes before it."""
+        self._snapshots.setdefault(partition_id, scope)
+
     def add_tombstone(self, offset: int, key: str) -> None:
         """Remember it, and that the page is cleared from here on; it may be cleaned away already."""
         self._db.execute("INSERT OR REPLACE INTO tombstone VALUES (?, ?)", (key, offset))
@@ -153,7 +168,10 @@ class LogIndex:
 
     def later_mark(self, key: str, offset: int) -> bool:
         """Whether a mark with this key stands behind `offset` (a cumulative one replaces older)."""
-        query = "SELECT 1 FROM mark WHERE key = ? AND at > ? LIMIT 1"
+        query = (
+            "SELECT 1 FROM mark WHERE key = ?1 AND at > ?2 UNION ALL"
+            " SELECT 1 FROM later WHERE key = ?1 LIMIT 1"
+        )
         return self._db.execute(query, (key, offset)).fetchone() is not None
 
     def spans(self, partition_id: str, plan: str) -> Iterator[tuple[str, str, str]]:
@@ -185,13 +203,8 @@ class LogIndex:
             )
 
     def newest_complete_snapshot(self, partition_id: str) -> str | None:
-        """The scope of the last complete snapshot that the log knows of."""
-        row = self._db.execute(
-            "SELECT body FROM mark WHERE partition_id = ? AND kind = 'snapshot_complete'"
-            " ORDER BY at DESC LIMIT 1",
-            (partition_id,),
-        ).fetchone()
-        return None if row is None else msgspec.msgpack.decode(row[0], type=Mark).scope
+        """The scope of the last complete snapshot that is known."""
+        return self._snapshots.get(partition_id)
 
     def held(
         self, partition_id: str, plan: str, scope: str, named: PassRange, as_of: int | None = None

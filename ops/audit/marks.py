@@ -117,7 +117,7 @@ def _row_without_mark(
     if row.kind == "caught_up":
         index.add_replaced(row.partition_id, row.plan, row.kind, row.start, row.end)
         return
-    if row.offset < low:
+    if row.offset < low or index.tombstone(row.key, row.offset):
         return
     newest = index.newest_complete_snapshot(row.partition_id)
     if row.plan == "snapshot" and newest is not None and newest != row.scope:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ops.audit.checkpoints import ClaimJudge
 from ops.audit.facts import (
@@ -30,9 +30,14 @@ from schemas.routing import route
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Both sides of one partition, each in the order of offsets."""
+    """Both sides of one partition, each in the order of offsets.
+
+    `tail`: what was appended to the log while it was read; it is not judged, but may be why
+    something older was cleaned away meanwhile.
+    """
 
     log: Iterable[Logged]
+    tail: Callable[[], Iterable[Logged]]
     ledger: Iterable[LedgerRow]
     exceptions: Iterable[ExceptionRow]
     marks: Iterable[MarkRow]
@@ -40,7 +45,10 @@ class Sides:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What is known before a partition is read. `partitions`: how many the topic has."""
+    """What is known before a partition is read. `partitions`: how many the topic has.
+
+    `complete_snapshots`: partition id → the last complete snapshot that Postgres knows.
+    """
 
     partitions: int
     positions: Sequence[Position]
@@ -49,6 +57,7 @@ class Context:
     controls: Sequence[Control]
     starts: Mapping[tuple[str, str], str]
     pending_before_us: int
+    complete_snapshots: Mapping[str, str] = field(default_factory=dict)
 
 
 def judge_partition(
@@ -87,6 +96,9 @@ def judge_partition(
                     offset=at.offset,
                     index=at.exceptions[0].index,
                 )
+        walk.follow(sides.tail())
+        for owner, scope in context.complete_snapshots.items():
+            index.knows_complete_snapshot(owner, scope)
         _judge_orphans(number, index, context.versions, findings, totals)
         judge_mark_rows(
             number,
@@ -124,6 +136,7 @@ class _Walk:
         self._number, self._partitions = number, partitions
         self._index, self._wanted = index, wanted
         self._findings, self._totals = findings, totals
+        self._routes: dict[str, int] = {}
         self.keys: dict[int, str] = {}
 
     def pages(self, log: Iterable[Logged]) -> Iterator[Logged]:
@@ -143,6 +156,17 @@ class _Walk:
                 yield record
             else:
                 self._unreadable(record, value)
+
+    def follow(self, tail: Iterable[Logged]) -> None:
+        """What stands behind the end that is judged, only as evidence."""
+        for record in tail:
+            value = record.value
+            if value is None:
+                self._index.add_tombstone(record.offset, record.key)
+            elif isinstance(value, Mark):
+                self._index.add_later_mark(value)
+            elif isinstance(value, Page) and value.original_offset is not None:
+                self._index.add_page(record.offset, value)
 
     def _page(self, record: Logged, page: Page) -> None:
         if page.foreign:
@@ -172,7 +196,9 @@ class _Walk:
     def _routing(self, record: Logged, partition_id: str) -> None:
         if partition_id == tick_id(self._number):
             return
-        expected = route(partition_id, self._partitions)
+        expected = self._routes.get(partition_id)
+        if expected is None:
+            expected = self._routes[partition_id] = route(partition_id, self._partitions)
         if expected != self._number:
             self._findings.add(
                 "wrong_partition",

@@ -55,6 +55,7 @@ def audit(
 
     with SinkSnapshot(settings.postgres) as sink:
         positions, versions = sink.positions(), sink.versions()
+        snapshots = sink.complete_snapshots()
         named = [r for r in sequence.last.values() if r.checkpoint.named]
         ends = _ends(settings, admin, many, named)
         judge_positions(positions, ends, mirrored, report.findings)
@@ -68,6 +69,7 @@ def audit(
                 controls=controls,
                 starts=starts or {},
                 pending_before_us=int((time.time() - settings.mark_deadline_s) * 1e6),
+                complete_snapshots=snapshots,
             )
             _partition(settings, number, ends[number], sink, context, report)
         tell("rows and coverage")
@@ -94,6 +96,9 @@ def _partition(
     with PartitionReader(settings, settings.observations, number, "audit") as reader:
         sides = Sides(
             log=(logged(record) for record in reader.read(bounds.low, bounds.stable_end)),
+            tail=lambda: (
+                logged(record) for record in reader.read(bounds.stable_end, reader.stable_end())
+            ),
             ledger=sink.ledger(number, generations),
             exceptions=sink.exceptions(number, generations),
             marks=sink.marks(number, generations),

@@ -10,11 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, LiteralString, Self
 
+import msgspec
 import psycopg
 from psycopg import sql
 
 from ops.audit.coverage import Stretch
 from ops.audit.facts import ExceptionRow, LedgerRow, MarkRow, Position, Version
+from schemas.keys import mark_key
+from schemas.records import Mark
 
 _FETCH = 2_000
 _TEXT = '\'YYYY-MM-DD"T"HH24:MI:SS.US"Z"\''
@@ -115,13 +118,16 @@ class SinkSnapshot:
         """Marks of one partition by offset."""
         rows = self._by_generation(
             'SELECT "offset", partition_id, kind, plan, scope, state,'
-            " (extract(epoch FROM at) * 1000000)::bigint, body->>'start', body->>'end'"
+            " (extract(epoch FROM at) * 1000000)::bigint, body"
             f' FROM gapless.mark WHERE {_PLACE} ORDER BY "offset"',
             partition,
             of,
         )
-        for offset, owner, *rest in rows:
-            yield MarkRow(offset, self._partition_ids[owner], *rest)
+        for offset, owner, *rest, body in rows:
+            mark = msgspec.convert(body, Mark)
+            owner_text = self._partition_ids[owner]
+            values = (offset, owner_text, *rest, mark.start, mark.end, mark_key(mark))
+            yield MarkRow(*values)
 
     def searched_by_marks(self) -> Iterator[Stretch]:
         """What done marks say was fully searched, by partition id, plan and start."""
@@ -140,6 +146,14 @@ class SinkSnapshot:
             " WHERE c.state IN ('complete', 'complete_with_errors') AND c.plan = 'interval'"
             " ORDER BY 1, 2, 3, 4"
         )
+
+    def complete_snapshots(self) -> dict[str, str]:
+        """Partition id → its last complete snapshot."""
+        rows = self._connection.execute(
+            "SELECT DISTINCT ON (partition_id) partition_id, snapshot FROM gapless.snapshot"
+            " WHERE completed IS NOT NULL ORDER BY partition_id, generation DESC, began DESC"
+        )
+        return {self._partition_ids[row[0]]: str(row[1]) for row in rows}
 
     def open_gaps(self) -> int:
         row = self._connection.execute(

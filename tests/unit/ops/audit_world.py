@@ -58,7 +58,16 @@ def named_pass(pass_: str, first: int, last: int, records: int) -> PassRange:
 
 def mark_row(offset: int, mark: Mark, state: str = "done") -> MarkRow:
     return MarkRow(
-        offset, mark.partition_id, mark.kind, mark.plan, mark.scope, state, 0, mark.start, mark.end
+        offset,
+        mark.partition_id,
+        mark.kind,
+        mark.plan,
+        mark.scope,
+        state,
+        0,
+        mark.start,
+        mark.end,
+        mark_key(mark),
     )
 
 
@@ -74,6 +83,7 @@ class World:
     """Two complete days: pages 10 and 11 with mark 12, page 20 with mark 21. All is applied."""
 
     log: list[Logged] = field(default_factory=list)
+    tail: list[Logged] = field(default_factory=list)
     ledger: list[LedgerRow] = field(default_factory=list)
     exceptions: list[ExceptionRow] = field(default_factory=list)
     marks: list[MarkRow] = field(default_factory=list)
@@ -85,6 +95,7 @@ class World:
     positions: list[Position] = field(default_factory=list)
     starts: dict[tuple[str, str], str] = field(default_factory=dict)
     partitions: int = 1
+    complete_snapshots: dict[str, str] = field(default_factory=dict)
     low: int = 0
     stable_end: int = 40
 
@@ -98,6 +109,7 @@ class World:
             Bounds(self.low, self.stable_end, self.stable_end),
             Sides(
                 sorted(self.log, key=lambda r: r.offset),
+                lambda: self.tail,
                 sorted(self.ledger, key=lambda r: (r.offset, r.mapping_version)),
                 self.exceptions,
                 sorted(self.marks, key=lambda r: r.offset),
@@ -105,7 +117,7 @@ class World:
             Context(
                 partitions=self.partitions, positions=self.positions, versions=self.versions,
                 checkpoints=checkpoints, controls=self.controls, starts=self.starts,
-                pending_before_us=10,
+                pending_before_us=10, complete_snapshots=self.complete_snapshots,
             ),
             findings,
             totals,

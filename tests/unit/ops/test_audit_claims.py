@@ -287,6 +287,40 @@ def test_pages_that_were_cleared_after_the_checkpoint_were_there_when_it_was_wri
     assert found.kinds() == {"checkpoint_ahead": 1}
 
 
+def test_what_was_cleaned_while_the_log_was_read_is_explained_behind_its_end() -> None:
+    found = world()
+    keys = {r.offset: r.key for r in found.log}
+    found.log = [r for r in found.log if r.offset not in (10, 11, 12)]
+    assert found.kinds() == {"outcome_without_page": 2, "mark_without_record": 1}
+    found.tail = [Logged(50 + at, keys[at], None) for at in (10, 11, 12)]
+    assert found.kinds() == {}
+
+
+def test_a_cumulative_mark_may_be_replaced_while_the_log_was_read() -> None:
+    found = world()
+    mark = interval_mark(DAYS[2], DAYS[3], kind="caught_up")
+    _name(found, 25, mark_key(mark))
+    assert found.kinds() == {"checkpoint_names_nothing": 1}
+    put(found.tail, 55, mark)
+    assert found.kinds() == {}
+
+
+def test_older_snapshots_expire_with_their_tombstones() -> None:
+    found = world()
+    listed = page("s1", "p", 1, 2, plan="snapshot")
+    found.ledger.append(ledger(15, listed, b"\x01\x01"))
+    old = Mark(kind="snapshot_complete", partition_id=OWNER, plan="snapshot", scope="s1", at=1)
+    found.marks.append(mark_row(16, old))
+    assert found.kinds() == {"outcome_without_page": 1, "mark_without_record": 1}
+    found.complete_snapshots = {OWNER: "s2"}  # Postgres knows of a newer one
+    assert found.kinds() == {}
+    found.complete_snapshots = {OWNER: "s1"}
+    assert found.kinds() == {"outcome_without_page": 1, "mark_without_record": 1}
+    put(found.log, 30, msgspec.structs.replace(old, scope="s2"))  # or the log does
+    found.positions = [Position("live", 0, 0, 22, None, None)]
+    assert found.kinds() == {}
+
+
 def _sequences(*numbers: int) -> Findings:
     findings = Findings()
     judge = SequenceJudge(1, findings)
