@@ -18,7 +18,6 @@ from ingest.plans.interval_states import (
     given_up,
     lost,
     range_of,
-    retried,
     with_walk,
     without_gone,
 )
@@ -33,22 +32,19 @@ from ingest.plans.protocol import (
 )
 from ingest.plans.ranges import (
     Range,
-    done_ranges,
-    failed_ranges,
     floor_to,
-    open_ranges,
-    run_end,
     scope_of,
     to_text,
     to_us,
 )
+from ingest.plans.reach import Reach
 from ingest.plans.walk import Outcome, Walker, begun_again, walked
 from ingest.plans.window import asked, beyond, disorder, horizon, middle
 from schemas.definitions.source import IntervalSpec
 from schemas.records import Mark, OpenInterval, PlanState, Walk
 
-AUTO_WIDTH_US = 30 * 86_400_000_000
 _ROOMY_PAGES = 64
+_ON_ITS_WAY_US = 5_000_000
 _AGED = "older than upstream_retention when it was asked for"
 _REFUSED = "the provider says that it has this stretch no more"
 
@@ -77,45 +73,21 @@ class IntervalPlan:
         self._slow_us = slow_us
         self._by_start, self._by_end = by_start, by_end
         self._unit = max(spec.granularity_us, spec.format.unit_us)
-        self._width_min = max(spec.width_min_us, self._unit)
         self._walker = Walker(spec.request.pages, nonce)
-        # Of this poll: its end, how far it has opened intervals, when it began.
-        self._end = self._reach = self._began = 0
-        self._origin: int | None = None
+        self._reach = Reach(spec, self._unit, retention_us)
         self._too_wide: int | None = None
-        self._retried: set[str] = set()
-        self._retry_failed = False
 
     def adopt(self, state: PlanState | None) -> PlanState:
         self._walker.forget()
-        self._origin = None
+        self._reach.origin = None
         if state is None or state.definition_hash != self._spec.definition_hash:
             return PlanState(definition_hash=self._spec.definition_hash)
         return state
 
     def begin(self, state: PlanState, now: Now) -> PlanState:
-        """Fix the end of this poll and where its stretch begins: a `lookback` before the frontier,
-        or at a hole that an earlier poll left.
-        """
-        spec = self._spec
-        self._end = floor_to(now.server - (spec.settle_us or 0), self._unit)
-        self._began, self._too_wide, self._retry_failed = now.local, None, False
-        lookback = self._lookback()
-        lowest = self._lowest(now)
-        if state.complete_before is None:
-            if lowest is None:
-                lowest = floor_to(self._end - lookback, self._unit)
-            if spec.start_us is None:
-                self._origin = lowest
-            state = replace(state, complete_before=to_text(lowest))
-        before = to_us(state.complete_before or "")
-        known = done_ranges(state) + failed_ranges(state) + open_ranges(state)
-        frontier = max([before, *(end for _, end in known)])
-        reach = floor_to(min(run_end(before, known), frontier - lookback), self._unit)
-        self._reach = reach if lowest is None else max(reach, min(lowest, before))
-        if self._retried >= {f.start for f in state.failed}:
-            self._retried.clear()
-        return state
+        """The end of this poll is fixed here."""
+        self._too_wide = None
+        return self._reach.begin(state, now)
 
     def next(self, state: PlanState, now: Now) -> Ask | Step | None:
         limit = self._horizon(now)
@@ -123,14 +95,14 @@ class IntervalPlan:
         if gone is not None:
             return gone
         if not state.open:
-            opened = self._opened(state)
+            opened = self._reach.opened(state, limit)
             if opened is None:
                 return None
             state = opened
         interval = state.open[0]
         walk = interval.walk
         if walk is None or (walk.page == 1 and not walk.passes):
-            if limit is not None and to_us(interval.start) < limit:
+            if limit is not None and to_us(interval.end) <= limit:
                 return self._cut(state, limit, now)
             scope = scope_of(interval.start, interval.end)
             walk = walk or Walk(scope=scope, started_at=now.local)
@@ -184,55 +156,11 @@ class IntervalPlan:
 
     # What to ask
 
-    def _lowest(self, now: Now) -> int | None:
-        """Where the past begins: `start`, else as far back as the provider keeps it."""
-        if self._spec.start_us is not None:
-            return floor_to(self._spec.start_us, self._unit)
-        return self._horizon(now)
-
-    def _lookback(self) -> int:
-        """Never so long that every poll would look for what the provider has purged."""
-        lookback = self._spec.lookback_us or 0
-        return lookback if self._retention_us is None else min(lookback, self._retention_us // 2)
-
     def _horizon(self, now: Now) -> int | None:
         return horizon(self._retention_us, now.server_max, self._unit)
 
     def _middle(self, interval: OpenInterval) -> int | None:
-        return middle(range_of(interval), self._unit, self._width_min)
-
-    def _width(self, state: PlanState) -> int:
-        width = state.width_us or self._spec.width_us or AUTO_WIDTH_US
-        return max(floor_to(width, self._unit), self._width_min)
-
-    def _stretch(self, state: PlanState) -> Range | None:
-        """The next stretch of this poll; intervals that failed are left out."""
-        at, limit = self._reach, self._end
-        for start, end in sorted(failed_ranges(state)):
-            if start <= at < end:
-                at = end
-            elif start > at:
-                limit = min(limit, start)
-        return (at, min(at + self._width(state), limit)) if at < limit else None
-
-    def _opened(self, state: PlanState) -> PlanState | None:
-        """The next interval; when all is read, one failed interval again."""
-        stretch = self._stretch(state)
-        if stretch is None:
-            again = self._again(state)
-            if again is None:
-                return None
-            self._retried.add(again)
-            return retried(state, again, self._width(state))
-        self._reach = stretch[1]
-        start, end = to_text(stretch[0]), to_text(stretch[1])
-        interval = OpenInterval(start=start, end=end, reason="changes")
-        return replace(state, open=[interval])
-
-    def _again(self, state: PlanState) -> str | None:
-        """The start of a failed interval whose cause may be gone; None if none is to be tried."""
-        starts = {f.start for f in state.failed} - self._retried
-        return None if self._retry_failed or not starts else min(starts)
+        return middle(range_of(interval), self._unit, self._reach.width_min)
 
     def _ask(self, state: PlanState, interval: OpenInterval, walk: Walk) -> Ask:
         window = asked(range_of(interval), self._spec.bounds, self._unit)
@@ -284,11 +212,11 @@ class IntervalPlan:
 
     def _learnt(self, state: PlanState, page: Page, found: int) -> int | None:
         """The largest width that finishes with headroom: twice as wide while there is plenty."""
-        interval, width = state.open[0], self._width(state)
+        interval, width = state.open[0], self._reach.width(state)
         walk, cap = interval.walk, self._spec.result_cap
         if self._slow_us is not None and page.elapsed_us > self._slow_us:
             self._too_wide = width
-            return max(width // 2, self._width_min)
+            return max(width // 2, self._reach.width_min)
         pages = walk.page if walk else 1
         roomy = pages <= _ROOMY_PAGES if cap is None else found * 4 <= cap
         bounded = self._too_wide is not None and width * 2 >= self._too_wide
@@ -304,13 +232,13 @@ class IntervalPlan:
         width = to_us(interval.end) - to_us(interval.start)
         why = RETRY if interval.reason == RETRY else f"split: {reason}"
         state, dropped = bisected(state, at, why)
-        if dropped is not None:
-            self._reach = min(self._reach, dropped)
-        narrower = min(self._width(state), max(width // 2, self._width_min))
+        self._reach.back_to(dropped)
+        narrower = min(self._reach.width(state), max(width // 2, self._reach.width_min))
         return Step(replace(state, width_us=narrower))
 
     def _fail(self, state: PlanState, reason: str, now: Now, log: bool = False) -> Step:
-        self._retry_failed = True  # what failed is tried again in a later poll, not in this one
+        # What failed is tried again in a later poll, not in this one.
+        self._reach.retry_failed = True
         self._walker.forget()
         step = given_up(state, reason, self._marker, now.local)
         return self._perhaps_over(dataclasses.replace(step, log=log))
@@ -330,15 +258,15 @@ class IntervalPlan:
     ) -> tuple[PlanState, tuple[Mark, ...]]:
         """Nobody asked for more than the provider had when the stream began: no gap then."""
         after, marks = lost(state, stretch, reason, self._marker, now.local)
-        return after, () if stretch[0] == self._origin else marks
+        return after, () if stretch[0] == self._reach.origin else marks
 
     def _cut(self, state: PlanState, limit: int, now: Now) -> Step:
         interval = state.open[0]
         start, end = range_of(interval)
         kept = min(limit, end)
         state, marks = self._lost(state, (start, kept), _AGED, now)
-        if start == self._origin:
-            self._origin = kept
+        if start == self._reach.origin:
+            self._reach.origin = kept
         rest = state.open[1:]
         if kept < end:
             rest = [
@@ -356,6 +284,8 @@ class IntervalPlan:
         limit = self._horizon(now)
         self._walker.forget()
         if limit is not None and start < limit:
+            # The provider's memory moves on while the next question is on its way.
+            limit += floor_to(_ON_ITS_WAY_US, self._unit)
             return self._cut(with_walk(state, None), limit, now)
         older = [o for o in state.open[1:] if to_us(o.end) <= start]
         gone = min([start, *(to_us(o.start) for o in older)])
@@ -371,15 +301,14 @@ class IntervalPlan:
             state = replace(state, open=state.open[1:])
         else:
             state, dropped = bisected(state, at, "horizon", newer_first=True)
-            if dropped is not None:
-                self._reach = min(self._reach, dropped)
+            self._reach.back_to(dropped)
         return self._perhaps_over(Step(state, marks=marks, lost=bool(marks)))
 
     def _perhaps_over(self, step: Step) -> Step:
         state = step.state
-        if state.open or self._stretch(state) or self._again(state):
+        if not self._reach.exhausted(state):
             return step
-        return dataclasses.replace(step, state=replace(state, polled_at=self._began))
+        return dataclasses.replace(step, state=replace(state, polled_at=self._reach.began))
 
 
 def _work(ask: Ask) -> tuple[PlanState, OpenInterval, Walk]:
