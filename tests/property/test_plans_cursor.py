@@ -192,7 +192,7 @@ class Cursors(RuleBasedStateMachine):
 
 
 TestCursors = Cursors.TestCase
-TestCursors.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestCursors.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 
 
 def test_a_recreated_collection_is_a_gap_and_a_new_epoch() -> None:

@@ -205,4 +205,4 @@ class Intervals(RuleBasedStateMachine):
 
 
 TestIntervals = Intervals.TestCase
-TestIntervals.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestIntervals.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

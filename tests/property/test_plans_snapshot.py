@@ -180,7 +180,7 @@ class Snapshots(RuleBasedStateMachine):
 
 
 TestSnapshots = Snapshots.TestCase
-TestSnapshots.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestSnapshots.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 
 
 def test_one_walk_over_shifting_positions_is_not_enough() -> None:
