@@ -75,13 +75,17 @@ class Decisions:
         return PartitionReader(self._settings, self._settings.control, 0, "control")
 
     def _tail(self, loop: asyncio.AbstractEventLoop) -> None:
+        away = False
         with self._reader() as reader:
             while not self._stop.wait(_LOOK_AGAIN_S):
                 try:
                     found = self._read_on(reader)
                 except (LogUnavailable, OffsetGone) as error:
-                    _log.info("control topic not readable", error=str(error))
+                    if not away:
+                        _log.warning("control topic not readable", error=str(error))
+                    away = True
                     continue
+                away = False
                 if found and not self._stop.is_set():
                     loop.call_soon_threadsafe(self._add, found)
 

@@ -198,7 +198,7 @@ class _Occasion:
         if worker.failed is not None:
             raise worker.failed
         if worker.lost:
-            return BUSY
+            return BUSY if await self._others() else MORE_TO_DO
         if worker.unfinished:
             left = worker.unfinished
             _log.info("more to do", partition_ids=left[:20], count=len(left))
