@@ -33,7 +33,11 @@ _PROTECTED = frozenset(
 def read_properties(file: Path) -> Properties:
     """`name=value` lines; `#` begins a comment line."""
     found: Properties = {}
-    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+    try:
+        content = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadKafkaConfig(f"{file}: cannot be read: {error}") from error
+    for number, line in enumerate(content.splitlines(), 1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue
