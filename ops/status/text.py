@@ -27,8 +27,9 @@ def _lines(status: Status) -> Iterator[str]:
     if not status.partition_ids:
         yield "Nothing was read yet, and no definitions are here: see `gapless ingest --help`."
     brief = len(status.partition_ids) > _BLOCKS_MAX
+    width = max([17, *(len(one.partition_id) for one in status.partition_ids)])
     for one in status.partition_ids:
-        yield _head(one)
+        yield _head(one, width)
         if not brief or one.state != "flowing":
             yield from _block(one, status.read_at)
     if status.unsent_events:
@@ -41,8 +42,8 @@ def _indented(text: str) -> str:
     return text.replace("\n", "\n  ")
 
 
-def _head(one: PartitionStatus) -> str:
-    return f"{one.partition_id:<17} {one.state:<12} lag {duration(one.lag_s)}"
+def _head(one: PartitionStatus, width: int) -> str:
+    return f"{one.partition_id:<{width}} {one.state:<12} lag {duration(one.lag_s)}"
 
 
 def _block(one: PartitionStatus, now: int) -> Iterator[str]:

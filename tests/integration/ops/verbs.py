@@ -15,7 +15,8 @@ REPOSITORY = Path(__file__).parents[3]
 def run(
     environment: dict[str, str], *words: str, timeout_s: float = 90
 ) -> subprocess.CompletedProcess[str]:
-    """`gapless WORDS` to its end, in the folder of the definitions."""
+    """`gapless WORDS` to its end, in the folder of the definitions if there is one."""
+    folder = Path(environment.get("GAPLESS_DEFINITIONS", REPOSITORY))
     return subprocess.run(
         [sys.executable, "-m", "ops.cli.main", *words],
         check=False, cwd=environment.get("GAPLESS_DEFINITIONS", REPOSITORY),
