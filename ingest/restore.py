@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Protocol
 
 from ingest.committer import Head, head_of, state_of
 from ingest.emission import StreamState
-from schemas.log.reader import LogRecord
 from schemas.records import Named, SourceCheckpoint
 
 
@@ -26,6 +26,19 @@ class Verdict(Enum):
     """Nothing at that offset: compacted because the page was rewritten by an erasure, or cut."""
     LOST = "lost"
     """Beyond the end, or another record stands there: the log was cut."""
+
+
+class Found(Protocol):
+    """A committed record of the log, as far as it is looked at here."""
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def value(self) -> bytes | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +79,7 @@ class Restored:
     appended_at: int | None = None
 
 
-def judge(named: Named, low: int, stable_end: int, found: LogRecord | None) -> Verdict:
+def judge(named: Named, low: int, stable_end: int, found: Found | None) -> Verdict:
     """`found` is the first committed record at or above the named offset, if any.
 
     `low` and `stable_end` are the bounds of the partition, asked after the fence.
