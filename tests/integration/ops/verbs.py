@@ -19,7 +19,7 @@ def run(
     folder = Path(environment.get("GAPLESS_DEFINITIONS", REPOSITORY))
     return subprocess.run(
         [sys.executable, "-m", "ops.cli.main", *words],
-        check=False, cwd=environment.get("GAPLESS_DEFINITIONS", REPOSITORY),
+        check=False, cwd=folder if folder.is_dir() else REPOSITORY / "tests",
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), **environment},
         capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL,
     )  # fmt: skip
