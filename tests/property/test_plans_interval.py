@@ -9,36 +9,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ingest.plans.interval import IntervalPlan
 from ingest.plans.protocol import OPEN_MAX
 from ingest.plans.ranges import run_end, to_us
-from schemas.definitions.paths import Path, Root
-from schemas.definitions.source import Bounds, IntervalSpec, Order
-from schemas.definitions.times import RFC3339
-from tests.property.plan_source import EPOCH, Driver, S, Source, request, token_pages
-
-START = EPOCH - 400 * S
-SETTLE, LOOKBACK = 5 * S, 60 * S
-
-
-def spec_of(
-    source: Source, *, start: int | None = START, width: int | None = None, cap: int | None = None
-) -> IntervalSpec:
-    """What is declared of a source."""
-    orders = {0: Order.NONE, 1: Order.ASC, -1: Order.DESC}
-    return IntervalSpec(
-        time=Path(Root.RECORD, ("t",), "t"),
-        start_us=start,
-        format=RFC3339,
-        granularity_us=S,
-        zone=None,
-        bounds=source.bounds,
-        settle_us=SETTLE,
-        lookback_us=LOOKBACK,
-        order=orders[source.order],
-        width_us=width,
-        width_min_us=S,
-        result_cap=cap,
-        request=request(source.pages),
-        definition_hash="h1",
-    )
+from schemas.definitions.source import Bounds
+from tests.property.plan_intervals import LOOKBACK, SETTLE, START, spec_of
+from tests.property.plan_source import EPOCH, Driver, S, Source, token_pages
 
 
 class Intervals(RuleBasedStateMachine):

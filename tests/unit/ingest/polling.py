@@ -24,6 +24,24 @@ from schemas.settings import Settings
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 DEADLINE_S = 20.0
 
+EVENTS = """\
+    gapless: 1
+    source: shop
+    base_url: URL/v1
+    limits: {attempts: 3, timeout: 10s, wait_max: 2s, body_max: 1MiB}
+    streams:
+      events:
+        get: /events
+        params: {from: "{start}", to: "{end}", after: "{token}", limit: "{size}"}
+        records: body.items
+        pages: {next: body.next, size: 2, stable: true}
+        deletes: not_shown
+        plan:
+          interval: {time: t, format: rfc3339_ms, start: 2024-01-01, bounds: "[)", settle: 1s,
+                     lookback: 1s, width: 100000d}
+        schedule: {every: 1m}
+    """
+
 
 def stamp(seconds: float) -> str:
     """A time so many seconds ago, as providers write it."""
@@ -144,3 +162,28 @@ def run(
             return polled
 
     return asyncio.run(main())
+
+
+def page(items: list[Any], following: str | None = None, **more: Any) -> web.Response:
+    return web.json_response({"items": items, "next": following, **more})
+
+
+def one_page(request: web.Request) -> web.Response:
+    return page([{"id": 1, "t": stamp(60)}])
+
+
+def after(count: int, first: Callable[[web.Request], web.StreamResponse], then: Handler) -> Handler:
+    """`first` answers so many requests, `then` the rest."""
+    left = [count]
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        if left[0] > 0:
+            left[0] -= 1
+            return first(request)
+        return await then(request)
+
+    return handler
+
+
+async def good(request: web.Request) -> web.StreamResponse:
+    return one_page(request)
