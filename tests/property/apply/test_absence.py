@@ -23,7 +23,7 @@ from tests.property.apply.world import KEYS, World
 
 _MAPPINGS = {kind: mapping(kind) for kind in RevisionKind}
 keys = st.sampled_from(KEYS)
-_HOW = st.sampled_from(["change", "change_later", "delete", "delete_later", "again"])
+_HOW = st.sampled_from(["change", "change_later", "delete", "delete_later", "again", "trash"])
 
 
 class Absence(RuleBasedStateMachine):
@@ -44,9 +44,9 @@ class Absence(RuleBasedStateMachine):
     def fetch(self, key: str) -> None:
         self.world.fetch_change(key)
 
-    @rule()
-    def walk(self) -> None:
-        self.world.walk()
+    @rule(miss=st.booleans())
+    def walk(self, miss: bool) -> None:
+        self.world.walk(miss=miss)
 
     @rule(key=keys, how=_HOW)
     def change_and_fetch(self, key: str, how: str) -> None:

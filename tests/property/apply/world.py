@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from apply.mapping.types import DELETED, MAPPING_VERSION, OFFSET, CompiledMapping, Row
+from apply.mapping.types import (
+    BEGAN,
+    DELETED,
+    MAPPING_VERSION,
+    OFFSET,
+    SOURCE_EPOCH,
+    CompiledMapping,
+    Row,
+)
 from schemas.definitions.mapping import RevisionKind
 from tests.property.apply.twin import Table, changed, row
 
@@ -27,13 +35,17 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record of the log. `row` None: a mark, or a page of a listing that lacks its key."""
+    """One record of the log. `row` None: a mark, or a page of a listing that lacks its key.
+
+    `absent`: the key that a page of a listing lacks because it did not exist then.
+    """
 
     kind: str  # change, begin, list, complete
     at: int  # when the source was read, in changes of the source
     row: Row | None = None
     snapshot: int = 0
     epoch: int = 0
+    absent: str | None = None
 
 
 @dataclass(slots=True)
@@ -44,13 +56,19 @@ class Snapshot:
     epoch: int = 0
     state: str = "open"
     present: set[str] = field(default_factory=set)
+    listed: set[str] = field(default_factory=set)
+    absent: dict[str, int] = field(default_factory=dict)  # when a page truly lacked the key
     complete: bool = False
     barrier: int = 0
 
 
 @dataclass(slots=True)
 class World:
-    """`stable`: one listing is proof enough. `feed`: changes show deletes."""
+    """`stable`: one listing is proof enough; else a page may miss what exists, though not twice
+    running. `feed`: changes show deletes.
+
+    While it runs it checks what may never happen (`_never_back`, `_never_undone`, `_comes_back`).
+    """
 
     kind: RevisionKind
     compiled: CompiledMapping
@@ -71,7 +89,10 @@ class World:
     quarantined: list[Row] = field(default_factory=list)
     replayed: int | None = None  # the next offset of a running replay
     replay_end: int = 0
+    missed: set[str] = field(default_factory=set)  # keys that the last listing missed
     shown: dict[str, int] = field(default_factory=dict)  # when what a row shows was last seen
+    floor: dict[str, int] = field(default_factory=dict)  # what was read before must not return
+    cleared: dict[str, int] = field(default_factory=dict)  # swept and not seen since: the barrier
     restarted: set[str] = field(default_factory=set)  # keys whose revisions began again, unsaid
 
     def __post_init__(self) -> None:
@@ -81,9 +102,13 @@ class World:
 
     def change(self, key: str, how: str) -> None:
         """`change` (or create), `delete`; `..._later` moves a coarse clock on; `again`: a new
-        entity under an old key, whose revisions begin again without a word."""
+        entity under an old key, whose revisions begin again without a word; `trash`: gone, or
+        back as it was, under the same revision."""
         entity = self.source[key]
         self.now += 1
+        if how == "trash":
+            entity.alive = not entity.alive and entity.last > 0
+            return
         again = how == "again" and not entity.alive
         if self.kind is RevisionKind.EXACT:
             entity.revision = 1 if again else max(entity.last, entity.revision) + 1
@@ -128,7 +153,7 @@ class World:
         if entity.alive or (self.feed and entity.last):
             self._append(Entry("change", self.now, self._read(key, None)))
 
-    def walk(self) -> None:
+    def walk(self, *, miss: bool = False) -> None:
         """The next step of a snapshot: its begin mark, a page per key, its complete mark."""
         if self.listing is None:
             number = 1 + max((one.snapshot for one in self.log), default=0)
@@ -138,8 +163,12 @@ class World:
         number, began, at = self.listing
         if at < len(KEYS):
             key = KEYS[at]
-            found = self._read(key, began) if self.source[key].alive else None
-            self._append(Entry("list", self.now, found, number, self.known_epoch))
+            lives = self.source[key].alive
+            missed = lives and miss and not self.stable and key not in self.missed
+            (self.missed.add if missed else self.missed.discard)(key)
+            found = self._read(key, began) if lives and not missed else None
+            absent = None if lives else key
+            self._append(Entry("list", self.now, found, number, self.known_epoch, absent))
             self.listing = (number, began, at + 1)
             return
         self._append(Entry("complete", self.now, None, number, self.known_epoch))
@@ -159,12 +188,14 @@ class World:
                 self.reading = None
                 ended.append(entry.snapshot)
                 self.snapshots[entry.snapshot].epoch = entry.epoch
+            elif entry.absent is not None:
+                self.snapshots[entry.snapshot].absent[entry.absent] = entry.at
             elif entry.row is not None:
                 rows.append(changed(entry.row, _mapping_version=self.version))
                 self._show(entry)
         if quarantine and rows:
             self.quarantined.append(rows.pop())
-        self._upsert(rows)
+        self._upsert(rows, live=True)
         for snapshot in ended:
             self._complete(snapshot, hold=hold)
         self.position += len(entries)
@@ -181,6 +212,7 @@ class World:
         assert entry.row is not None
         if entry.kind == "list":
             self.snapshots[entry.snapshot].present.add(entry.row[0])
+            self.snapshots[entry.snapshot].listed.add(entry.row[0])
         elif self.reading is not None and not entry.row[DELETED]:
             self.snapshots[self.reading].present.add(entry.row[0])
 
@@ -204,7 +236,7 @@ class World:
                 self._sweep(one)
 
     def _sweep(self, found: Snapshot) -> None:
-        present, barrier = set(found.present), found.began
+        present, barrier, proof = set(found.present), found.began, [found]
         if not self.stable:
             before = [
                 one
@@ -216,11 +248,24 @@ class World:
             older = max(before, key=lambda one: one.began)
             present |= older.present
             barrier = older.began
+            proof.append(older)
+        before_rows = dict(self.table.rows)
         for key in self.table.sweep(1, 0, barrier, present, found.epoch):
+            self._never_undone(key, proof)
             self.shown[key] = self.log[barrier].at
         found.state, found.barrier = "swept", barrier
+        for key in set(KEYS) - present:
+            old = before_rows.get(key)
+            if old is None or old[OFFSET] < barrier:
+                self.floor[key] = max(self.floor.get(key, 0), self.log[barrier].at)
+                self.cleared[key] = barrier
 
-    def _upsert(self, rows: list[Row]) -> None:
+    def _never_undone(self, key: str, proof: list[Snapshot]) -> None:
+        """A row ends only if a listing that was read after what it shows truly lacked it."""
+        last = max((one.absent.get(key, -1) for one in proof), default=-1)
+        assert last >= self.shown.get(key, 0), f"{key} was swept, last seen {self.shown.get(key)}"
+
+    def _upsert(self, rows: list[Row], *, live: bool = False) -> None:
         """Through the barrier; what was observed below an open listing of its key is superseded."""
         barrier = max((one.barrier for one in self.snapshots.values()), default=0)
         open_ = [one for one in self.snapshots.values() if one.state in ("open", "held")]
@@ -232,21 +277,45 @@ class World:
         before = dict(self.table.rows)
         self.table.apply(rows, {1: (0, barrier)})
         for key, new in self.table.rows.items():
-            old = before.get(key)
-            if old is not new:
-                self._never_backwards(key, old, new)
+            if before.get(key) is not new:
+                self._never_back(key, before.get(key), new, open_)
+        for one in rows:
+            self._seen_again(one)
+            self._comes_back(one, live=live)
 
-    def _never_backwards(self, key: str, old: Row | None, new: Row) -> None:
-        """What a row shows was never read before what it showed.
+    def _never_back(self, key: str, old: Row | None, new: Row, open_: list[Snapshot]) -> None:
+        """What a row shows was never read before what it showed, nor before its newest listing.
 
-        Where revisions began again unnoticed, order is only restored by the next listing.
+        Where revisions began again unnoticed, only a listing restores the order.
         """
         at = self.log[new[OFFSET]].at
         same = old is not None and (old[1], old[DELETED]) == (new[1], new[DELETED])
         shown = self.shown.get(key, 0)
         backwards = not same and at < shown and key not in self.restarted
         assert not backwards, f"{key} went back to what was read at {at}, it showed {shown}"
-        self.shown[key] = max(at, shown)
+        listed = [self.log[one.began].at for one in open_ if key in one.listed]
+        floor = max([self.floor.get(key, 0), *listed])
+        assert at >= floor, f"{key} shows what was read at {at}, a listing began at {floor}"
+        self.shown[key] = max(at, shown) if same else at
+        if new[BEGAN] is not None:
+            self.floor[key] = max(self.floor.get(key, 0), self.log[new[BEGAN]].at)
+
+    def _seen_again(self, one: Row) -> None:
+        """The row already says it; now it is known to be so at a later time."""
+        row = self.table.rows.get(one[0])
+        if row is not None and (row[1], row[DELETED]) == (one[1], one[DELETED]):
+            at = self.log[one[OFFSET]].at
+            self.shown[one[0]] = max(self.shown.get(one[0], 0), at)
+
+    def _comes_back(self, one: Row, *, live: bool) -> None:
+        """The first observation after a sweep is news, whatever its revision is."""
+        barrier = self.cleared.pop(one[0], None)
+        row = self.table.rows.get(one[0])
+        if not live or barrier is None or one[OFFSET] <= barrier or row is None:
+            return
+        same = (row[1], row[DELETED]) == (one[1], one[DELETED])
+        if one[SOURCE_EPOCH] >= row[SOURCE_EPOCH] and not same:
+            assert row[OFFSET] >= one[OFFSET], f"{one} was swept before, and it stays {row}"
 
     def retry(self, number: int) -> None:
         """One quarantined record is mapped after all."""
