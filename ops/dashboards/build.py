@@ -27,6 +27,8 @@ _SOURCE = DataSourceRef(type_val="prometheus", uid="prometheus")
 _RATE = "[2m]"
 _MOST = 12  # series in a panel: of thousands of tenants only the worst can be read
 _GREEN, _ORANGE, _RED = "green", "orange", "red"
+# An empty panel would leave open whether nothing is blocked or nothing is known.
+_NOTHING = 'label_replace(vector(0), "kind", "nothing", "", "")'
 Limits = tuple[tuple[float | None, str], ...]
 _ANY_IS_BAD: Limits = ((None, _GREEN), (1, _RED))
 _ANY_IS_ODD: Limits = ((None, _GREEN), (1, _ORANGE))
@@ -61,7 +63,7 @@ def _answers() -> list[Any]:
               'sum(gapless_state{state!="flowing"}) or vector(0)', "short", 4, _ANY_IS_ODD),
         _stat("Horizon used", "The worst lag divided by its horizon",
               "max(gapless_horizon_share_used_ratio)", "percentunit", 8,
-              ((None, _GREEN), (0.5, _ORANGE), (0.7, _RED))),
+              ((None, _GREEN), (0.5, _ORANGE), (0.7, _RED))).decimals(1),
         _stat("Time left", "Until something is lost, at the worst one",
               "min(gapless_horizon_time_left_seconds)", "s", 12,
               ((None, _RED), (0, _RED), (14_400, _ORANGE), (86_400, _GREEN))),
@@ -77,16 +79,18 @@ def _horizons() -> list[Any]:
     provider = (
         _series("Ingest lag against the provider's retention", "Dashed: what the provider keeps",
                 "s", 0, 12)
+        .min(1)
         .scale_distribution(_log_scale())
-        .with_target(_query(_worst("gapless_lag_ingest_seconds"), "{{partition_id}}", "A"))
+        .with_target(_query(_worst(_drawn("ingest")), "{{partition_id}}", "A"))
         .with_target(_query("min(gapless_horizon_provider_seconds)", "provider keeps", "B"))
     )  # fmt: skip
     topic = (
         _series("Apply lag against the topic's retention",
                 "Configured is shown only where pages are deleted by age; observed is the age of "
                 "the oldest record kept", "s", 12, 12)
+        .min(1)
         .scale_distribution(_log_scale())
-        .with_target(_query(_worst("gapless_lag_apply_seconds"), "{{partition_id}}", "A"))
+        .with_target(_query(_worst(_drawn("apply")), "{{partition_id}}", "A"))
         .with_target(
             _query("min(gapless_horizon_topic_configured_seconds < Inf)", "topic keeps", "B")
         )
@@ -105,9 +109,14 @@ def _horizons() -> list[Any]:
         .with_target(_query(_worst("gapless_horizon_share_used_ratio"), "{{partition_id}}"))
     )  # fmt: skip
     blocked = _series("Blocked, by kind", "What waits for somebody", "short", 16, 4, 8).with_target(
-        _query("sum by (kind) (gapless_blocked)", "{{kind}}")
+        _query(f"sum by (kind) (gapless_blocked) or {_NOTHING}", "{{kind}}")
     )
-    return [share, blocked, _dashed(provider, "provider keeps"), _dashed(topic, "topic keeps")]
+    return [
+        share,
+        blocked,
+        _dashed(provider, "provider keeps"),
+        _dashed(_dashed(topic, "topic keeps"), "oldest record kept"),
+    ]
 
 
 def _throughput() -> list[Any]:
@@ -119,7 +128,9 @@ def _throughput() -> list[Any]:
         _series("Outcomes of records", "Per second, once per mapping", "short", 8, 20, 8)
         .stacking(common.StackingConfig().mode(values.StackingMode.NORMAL))
         .with_target(
-            _query(f"sum by (outcome) (rate(gapless_apply_records_total{_RATE}))", "{{outcome}}")
+            _query(
+                f"sum by (outcome) (rate(gapless_apply_records_total{_RATE})) > 0", "{{outcome}}"
+            )
         ),
         _series("Log records behind the applied offset", "", "short", 16, 20, 8).with_target(
             _query(_worst("gapless_lag_apply_records"), "{{partition_id}}")
@@ -129,23 +140,27 @@ def _throughput() -> list[Any]:
 
 def _inside() -> list[Any]:
     """Where time goes, and what grows."""
-    p95 = f"histogram_quantile(0.95, sum by (le) (rate({{}}_bucket{_RATE})))"
-    slow = _series("95th percentile of durations", "", "s", 0, 28, 8)
+    # "> 0" leaves out what is no number, while nothing has happened yet.
+    p95 = f"histogram_quantile(0.95, sum by (le) (rate({{}}_bucket{_RATE}))) > 0"
+    slow = _series(
+        "Durations", "95th percentiles, and how long a transaction is open", "s", 0, 28, 8
+    )
     for letter, name, label in (
         ("A", "gapless_ingest_fetch_seconds", "request to a source"),
         ("B", "gapless_ingest_commit_seconds", "transaction of the log"),
         ("C", "gapless_ingest_persist_seconds", "page to checkpoint"),
     ):
         slow = slow.with_target(_query(p95.format(name), label, letter))
+    slow = slow.with_target(
+        _query("max(gapless_log_open_transaction_seconds)", "oldest open transaction", "D")
+    )
     return [
         slow,
-        _series("Waiting", "Marks for pages, events for the relay, transactions for their end",
+        _series("Waiting", "Marks for pages, records for their next try, events for the relay",
                 "short", 8, 28, 8)
-        .with_target(_query("sum(gapless_pending_marks)", "pending marks", "A"))
-        .with_target(_query("gapless_outbox_unsent_events", "events to publish", "B"))
-        .with_target(
-            _query("max(gapless_log_open_transaction_seconds)", "oldest open transaction, s", "C")
-        ),
+        .with_target(_query("sum(gapless_pending_marks)", "marks", "A"))
+        .with_target(_query("sum(gapless_retryable_records)", "records", "B"))
+        .with_target(_query("gapless_outbox_unsent_events", "events", "C")),
         _series("Memory of workers", "Resident", "bytes", 16, 28, 8).with_target(
             _query('process_resident_memory_bytes{job=~"gapless.*"}', "{{job}} {{instance}}")
         ),
@@ -167,8 +182,13 @@ def _limits(steps: Limits) -> dashboard.ThresholdsConfig:
 
 
 def _log_scale() -> common.ScaleDistributionConfig:
-    """From seconds to months in one picture."""
-    return common.ScaleDistributionConfig().type(values.ScaleDistribution.SYMLOG).log(10)
+    """From seconds to years in one picture."""
+    return common.ScaleDistributionConfig().type(values.ScaleDistribution.LOG).log(10)
+
+
+def _drawn(stage: str) -> str:
+    """The lag of a stage; a logarithm has no zero, so less than a second is drawn as one."""
+    return f"clamp_min(gapless_lag_{stage}_seconds, 1)"
 
 
 def _stat(title: str, about: str, expr: str, unit: str, x: int, limits: Limits) -> stat.Panel:
