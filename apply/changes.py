@@ -14,6 +14,7 @@ from typing import Any, Literal
 from apply.guard import before_sql
 from apply.mapping.readable import readable_key
 from apply.mapping.types import (
+    DELETED,
     GENERATION,
     INDEX,
     OFFSET,
@@ -30,7 +31,8 @@ from apply.sql_text import equal_sql, quote, target_sql
 from schemas.definitions.mapping import Personal, RevisionKind
 
 Effect = Literal["created", "changed", "deleted"]
-Before = Mapping[Coordinates, tuple[Any, ...]]
+Before = Mapping[Coordinates, tuple[bool, str]]
+"""Per record: whether its row is deleted, and a digest of the fields that events compare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +51,24 @@ class Events:
 
     def __init__(self, compiled: CompiledMapping, stage: str) -> None:
         self._compiled = compiled
-        self._state = before_sql(compiled, stage)
-        hidden = shown_not(compiled)
+        # the fields only have to be compared, so the database sends a digest of them
+        self._state = (
+            'SELECT s."_partition_id", s."_offset", s."_index", s."_deleted", md5(s::text)'
+            f" FROM ({before_sql(compiled, stage)}) s"
+        )
         self._payload = (
             'SELECT n."_partition_id", n."_offset", n."_index", (to_jsonb(t) - %s::text[])::text'
             f" FROM {quote(stage)} n JOIN {target_sql(compiled.spec)} t"
             f" ON {equal_sql(compiled, 'n', 't')}"
         )
-        self._hidden = sorted(hidden)
+        self._hidden = sorted(shown_not(compiled))
+        effects: tuple[Effect, ...] = ("created", "changed", "deleted")
+        self._wanted = {one for one in effects if wanted_type(compiled, one) is not None}
 
     def before(self, connection: Connection) -> Before:
         """The rows that the stage may change, as they are; locks them."""
         found = connection.execute(self._state.encode())
-        return {(row[0], row[1], row[2]): tuple(row[3:]) for row in found}
+        return {(row[0], row[1], row[2]): (row[3], row[4]) for row in found}
 
     def after(
         self,
@@ -71,26 +78,32 @@ class Events:
         winners: Sequence[Row],
     ) -> list[Change]:
         """The changes among the rows that were written."""
-        now = self.before(connection)
-        found: dict[Coordinates, Effect] = {}
-        for at in written:
-            effect = _effect(before.get(at), now[at])
-            if effect is not None and self._wanted(effect):
-                found[at] = effect
+        same = self._same(connection, before, winners)
+        found: list[tuple[Row, Effect]] = []
+        for row in winners:  # in the order of the keys, as rows are written
+            at = coordinates(row)
+            effect = _effect(before.get(at), bool(row[DELETED]))
+            if at in written and effect in self._wanted and at not in same:
+                assert effect is not None
+                found.append((row, effect))
         if not found:
             return []
-        rows = {coordinates(row): row for row in winners}
         states = connection.execute(self._payload.encode(), [self._hidden])
-        payloads = {(row[0], row[1], row[2]): str(row[3]) for row in states}
-        # in the order of the keys, as rows are written: the same on every run
+        payloads = {(row[0], row[1], row[2]): row[3] for row in states}
         return [
-            _change(self._compiled, rows[at], found[at], payloads[at])
-            for at in map(coordinates, winners)
-            if at in found
+            _change(self._compiled, row, effect, payloads[coordinates(row)])
+            for row, effect in found
         ]
 
-    def _wanted(self, effect: Effect) -> bool:
-        return wanted_type(self._compiled, effect) is not None
+    def _same(
+        self, connection: Connection, before: Before, winners: Sequence[Row]
+    ) -> set[Coordinates]:
+        """Rows that live before and after, with nothing different that an event would tell."""
+        alive = {at for at, (deleted, _) in before.items() if not deleted}
+        if not any(not row[DELETED] and coordinates(row) in alive for row in winners):
+            return set()
+        now = self.before(connection)
+        return {at for at in alive if now.get(at) == before[at]}
 
 
 def wanted_type(compiled: CompiledMapping, effect: Effect) -> str | None:
@@ -116,13 +129,10 @@ def key_text(values: Iterable[Any]) -> str:
     return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
 
 
-def _effect(old: tuple[Any, ...] | None, new: tuple[Any, ...]) -> Effect | None:
-    gone = bool(new[0])
-    was_there = old is not None and not old[0]
-    if was_there:
-        if gone:
-            return "deleted"
-        return "changed" if old is not None and old[1:] != new[1:] else None
+def _effect(old: tuple[bool, str] | None, gone: bool) -> Effect | None:
+    """What happens to a row that is written; a change may still turn out to be none."""
+    if old is not None and not old[0]:
+        return "deleted" if gone else "changed"
     return None if gone else "created"
 
 
@@ -139,5 +149,5 @@ def change(
 ) -> Change:
     """`observed`: what tells this state from every other of the entity; repeated work makes the
     same identity again."""
-    told = json.dumps([compiled.spec.name, key, [str(one) for one in observed], effect])
+    told = "\n".join((compiled.spec.name, key, *map(str, observed), effect))
     return Change(compiled, key, effect, hashlib.sha256(told.encode()).hexdigest()[:40], payload)

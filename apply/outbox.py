@@ -14,6 +14,9 @@ from apply.queries import load
 from apply.sink import Connection
 
 _SQL = load("outbox")
+# The last one is jsonb in its binary form: a version and the text.
+_TYPES = ("text", "text", "int8", "text", "text", "text", "text", "bytea")
+_JSONB_VERSION = b"\x01"
 
 
 class Outbox:
@@ -21,6 +24,10 @@ class Outbox:
 
     def __init__(self) -> None:
         self._last = 0
+
+    def prepare(self, connection: Connection) -> None:
+        """Make the temporary table; once per connection."""
+        connection.execute(_SQL["stage"])
 
     def took_over(self, connection: Connection) -> None:
         """To call after every claim: an owner before may have issued higher numbers."""
@@ -35,19 +42,18 @@ class Outbox:
         assert row is not None
         first = max(self._last + 1, int(row[0]))
         self._last = first + len(changes) - 1
-        connection.execute(
-            _SQL["insert"],
-            {
-                "mappings": [one.compiled.spec.name for one in changes],
-                "keys": [one.key for one in changes],
-                "sequences": list(range(first, first + len(changes))),
-                "effects": [one.effect for one in changes],
-                "types": [wanted_type(one.compiled, one.effect) for one in changes],
-                "topics": [_topic(one) for one in changes],
-                "identities": [one.identity for one in changes],
-                "payloads": [_payload(one) for one in changes],
-            },
-        )
+        with connection.cursor().copy(_SQL["copy"]) as copy:
+            copy.set_types(_TYPES)
+            for sequence, one in enumerate(changes, first):
+                copy.write_row(
+                    (
+                        one.compiled.spec.name, one.key, sequence, one.effect,
+                        wanted_type(one.compiled, one.effect), _topic(one), one.identity,
+                        _JSONB_VERSION + _payload(one).encode(),
+                    )
+                )  # fmt: skip
+        connection.execute(_SQL["insert"])
+        connection.execute(_SQL["empty"])
         return len(changes)
 
 

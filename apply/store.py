@@ -119,6 +119,8 @@ class Store:
                 target.prepare(connection)
             if self._replay:
                 ledger.prepare(connection)
+            else:
+                self._outbox.prepare(connection)
             self._connection = connection
             return self._keep_claims(connection)
         except psycopg.Error as error:

@@ -29,7 +29,7 @@ def test_every_query_has_a_name_and_stands_alone(file: str) -> None:
     assert found
     for name, statement in found.items():
         assert ";" not in statement, name
-        assert re.match(r"(SELECT|INSERT|UPDATE|DELETE|WITH|CREATE)\b", statement), name
+        assert re.match(r"(SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|COPY)\b", statement), name
 
 
 def test_a_query_without_a_statement_is_refused() -> None:
