@@ -121,3 +121,41 @@ _MACHINES = (Absence, CoarseAbsence, UndatedAbsence, ShiftingAbsence, ShiftingCo
 @pytest.mark.parametrize("machine", _MACHINES)
 def test_the_table_becomes_the_source(machine: type[Absence]) -> None:
     run_state_machine_as_test(machine, settings=_RUNS)
+
+
+def test_what_changes_show_while_a_listing_is_open_is_not_swept() -> None:
+    """Rule C: restored under its old revision, it changes nothing in the table, yet it lives."""
+    world = World(RevisionKind.EXACT, _MAPPINGS[RevisionKind.EXACT], stable=True, feed=False)
+    world.change("a", "change")
+    world.fetch_change("a")
+    world.apply(1)
+    world.walk()
+    world.change("a", "trash")
+    world.walk()  # the page that would show it
+    world.change("a", "trash")
+    world.fetch_change("a")
+    world.walk()
+    world.walk()
+    world.apply(len(world.log))
+    world.check()
+
+
+def test_an_abandoned_listing_is_remembered_by_what_came_after_it() -> None:
+    """The old entity's last state, mapped late, does not come back over the new entity."""
+    world = World(RevisionKind.COARSE, _MAPPINGS[RevisionKind.COARSE], stable=True, feed=False)
+    world.change("a", "change_later")
+    world.fetch_change("a")
+    world.apply(1, quarantine=True)
+    world.change("a", "delete")
+    world.change("a", "again")
+    world.walk()
+    world.walk()  # shows the new entity
+    world.change("a", "trash")
+    world.change("a", "trash")
+    world.fetch_change("a")  # and this comes after it, under the same low revision
+    world.apply(3)
+    world.listing = None
+    world.walk()  # another begins; it has not come to the key
+    world.apply(1)
+    world.retry(0)
+    assert world.table.rows["a"][1] == world.source["a"].value
