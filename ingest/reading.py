@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+import msgspec
 import orjson
 
 from ingest.http import parsed
@@ -15,7 +16,7 @@ from ingest.plans.opaque import keep
 from ingest.plans.protocol import Ask, Now, Page
 from ingest.responses import Answer
 from ingest.split import Split
-from schemas.definitions.paths import MISSING, Root, find
+from schemas.definitions.paths import MISSING, Root, Step, find
 from schemas.definitions.source import CursorSpec, End, IntervalSpec, Order, PlanSpec, Turn
 from schemas.definitions.time_fields import TimeFault
 from schemas.definitions.times import time_reader
@@ -103,20 +104,22 @@ def empty_page(at: Now, elapsed_us: int) -> Page:
 
 
 class _Ids:
-    """Ids and times of a page's records, worked out only if a plan asks."""
+    """Ids and times of a page's records, worked out only if a plan asks.
+
+    Every record of a long listing comes through here: each is decoded no further than to these two.
+    """
 
     def __init__(self, raw: list[bytes], spec: PlanSpec, ask: Ask) -> None:
         self._raw, self._spec, self._ask = raw, spec, ask
-        self._values: list[Any] | None = None
 
     def last(self) -> str | None:
         if not self._raw:
             return None
-        value = find(self._spec.request.id.steps, _value(self._raw[-1]))
+        value = finder(self._spec.request.id.steps)(self._raw[-1])
         return None if value is MISSING or value is None else keep(value)
 
     def ids(self) -> Sequence[int]:
-        return [self._id(index) for index in range(len(self._raw))]
+        return [hash(one) for one in self._ids()]
 
     def compared(self) -> Sequence[int]:
         """Id and time of every record within the window: a record that moved out of it proves nothing."""
@@ -124,39 +127,59 @@ class _Ids:
             return self.ids()
         start, end = self._ask.window
         return [
-            hash_of(f"{self._id(index)}@{time}".encode())
-            for index, time in enumerate(self.times())
-            if time is None or start <= time <= end
+            hash((one, at))
+            for one, at in zip(self._ids(), self.times(), strict=True)
+            if at is None or start <= at <= end
         ]
 
     def times(self) -> list[int | None]:
         assert isinstance(self._spec, IntervalSpec)
         read = time_reader(self._spec.format, self._spec.zone)
+        find_time = finder(self._spec.time.steps)
         found: list[int | None] = []
-        for record in self._records:
-            value = find(self._spec.time.steps, record)
+        for record in self._raw:
+            value = find_time(record)
             try:
                 found.append(None if value is MISSING or value is None else read(value))
             except TimeFault:
                 found.append(None)
         return found
 
-    @property
-    def _records(self) -> list[Any]:
-        if self._values is None:
-            self._values = [_value(record) for record in self._raw]
-        return self._values
-
-    def _id(self, index: int) -> int:
-        value = find(self._spec.request.id.steps, self._records[index])
-        if value is MISSING or value is None:
-            return hash_of(self._raw[index])
-        return hash_of(keep(value).encode("utf-8", "surrogatepass"))
+    def _ids(self) -> list[str | bytes]:
+        """What tells each record apart: its id, else its bytes."""
+        find_id = finder(self._spec.request.id.steps)
+        values = [find_id(record) for record in self._raw]
+        return [
+            raw if value is MISSING or value is None else keep(value)
+            for raw, value in zip(self._raw, values, strict=True)
+        ]
 
 
-def hash_of(content: bytes) -> int:
-    """Eight bytes that tell records apart."""
-    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big")
+@cache
+def finder(steps: tuple[Step, ...]) -> Callable[[bytes], Any]:
+    """Reads one value out of a record, or MISSING; the rest of an ordinary record is only skipped."""
+
+    def general(record: bytes) -> Any:
+        return find(steps, _value(record))
+
+    if not steps or not all(isinstance(step, str) for step in steps):
+        return general
+    kind: Any = Any
+    for step in reversed(steps):
+        field = ("value", kind, msgspec.UNSET)
+        kind = msgspec.defstruct("Seen", [field], rename={"value": str(step)}, gc=False)
+    decode, depth = msgspec.json.Decoder(kind).decode, len(steps)
+
+    def quick(record: bytes) -> Any:
+        try:
+            value = decode(record)
+            for _ in range(depth):
+                value = value.value
+        except (msgspec.MsgspecError, AttributeError, RecursionError):
+            return general(record)
+        return MISSING if value is msgspec.UNSET else value
+
+    return quick
 
 
 def _content(records: list[bytes]) -> int:
