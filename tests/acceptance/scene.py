@@ -31,6 +31,8 @@ class Upstream(Protocol):
 
     def state(self, tenant: str, collection: str) -> Mapping[str, Written]: ...
 
+    def counts(self) -> Mapping[str, Mapping[str, int]]: ...
+
 
 @dataclass(slots=True)
 class Scene:
@@ -92,12 +94,12 @@ class Scene:
         newest = {r.partition: r.value["worker"] for r in log.read(self.lane.kafka, topic)}
         return set(newest.values())
 
-    def judge_final(self, timeout_s: float = 60) -> None:
+    def judge_final(self, timeout_s: float = 120) -> None:
         """Drain, judge record by record, and let the product audit itself."""
         give_up_at = time.monotonic() + timeout_s
-        while differences := self.differences():
+        while not self.judge.drained():
             self._all_alive()
-            assert time.monotonic() < give_up_at, "\n".join(differences[:20])
+            assert time.monotonic() < give_up_at, "\n".join(self.differences()[:20])
             time.sleep(0.5)
         faults = self.judge.final()
         assert not faults, "\n".join(faults[:20])
@@ -110,6 +112,12 @@ class Scene:
 
     def differences(self) -> list[str]:
         return [d for watched in self.judge.watched for d in self.judge.differences(watched)]
+
+    def pages(self, plan: str | None = None) -> list[log.Raw]:
+        """All pages of the log, or those that one plan fetched."""
+        topic = f"{self.lane.prefix}observations"
+        pages = (r for r in log.read(self.lane.kafka, topic) if r.type == "Observation")
+        return [page for page in pages if plan in (None, page.value["plan"])]
 
     def checkpoint(self, partition_id: str) -> dict[str, Any] | None:
         """The newest source checkpoint of a partition id."""

@@ -51,6 +51,18 @@ class Ledger:
         last = {state.id: state for state in self.of(tenant, collection)}
         return {name: state for name, state in last.items() if not state.deleted}
 
+    def counts(self) -> dict[str, dict[str, int]]:
+        """`tenant/collection` → live, facts."""
+        with self._lock:
+            names = list(self._states)
+        return {
+            f"{tenant}/{collection}": {
+                "live": len(self.living(tenant, collection)),
+                "facts": len(self.of(tenant, collection)),
+            }
+            for tenant, collection in names
+        }
+
     def deleted(self, tenant: str, collection: str) -> set[str]:
         """The ids whose last state is a delete."""
         last = {state.id: state.deleted for state in self.of(tenant, collection)}

@@ -12,7 +12,7 @@ await createEmulator({
     tokens: { reader: token, writer: token, judge: token },
     github: {
       users: [{ login: owner, name: "The Octocat" }],
-      repos: ["kernel", "docs"].map((name) => ({ owner, name, auto_init: true })),
+      repos: ["kernel", "tools"].map((name) => ({ owner, name, auto_init: true })),
     },
   },
 });

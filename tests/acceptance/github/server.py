@@ -20,7 +20,7 @@ from tests.acceptance.writing import Action, Ledger, Written, text
 
 HERE = Path(__file__).parent
 READER = "reader"
-TENANTS = ("kernel", "docs")
+TENANTS = ("kernel", "tools")
 COLLECTIONS = {"issues": "issues?state=all&", "comments": "comments?", "labels": "labels?"}
 _COLORS = ("d73a4a", "0075ca", "a2eeef", "7057ff")
 _REASONS = ("completed", "not_planned")
@@ -138,6 +138,9 @@ class GitHub(ForeignServer):
 
     def ledger(self, tenant: str, collection: str) -> list[Written]:
         return self.tallies.of(tenant, collection)
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        return self.tallies.counts()
 
     def state(self, tenant: str, collection: str) -> Mapping[str, Written]:
         """What the server lists now."""

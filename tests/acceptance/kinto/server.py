@@ -16,7 +16,7 @@ from tests.acceptance.writing import Action, Ledger, Written, rfc3339, text
 
 HERE = Path(__file__).parent
 USER, PASSWORD = "reader", "a password of this test"
-TENANTS = ("papers", "people")
+TENANTS = ("papers", "films")
 COLLECTION = "records"
 
 
@@ -99,6 +99,9 @@ class Kinto(ForeignServer):
 
     def ledger(self, tenant: str, collection: str) -> list[Written]:
         return self.tallies.of(tenant, collection)
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        return self.tallies.counts()
 
     def state(self, tenant: str, collection: str) -> Mapping[str, Written]:
         """What the server lists now."""
