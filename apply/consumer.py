@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from apply.batch import Batch, MarkWork, PageWork, Part
 from apply.decode import Decoder
@@ -29,6 +29,7 @@ _log = structlog.get_logger(__name__)
 _POLL_RECORDS = 100
 _POLL_S = 0.05
 _LINGER_S = 0.1
+_REST_S = 0.5
 _BATCH_BYTES = 8_000_000
 _GONE = (
     KafkaError.OFFSET_OUT_OF_RANGE,
@@ -72,7 +73,8 @@ class Reader:
         self._topic = settings.observations
         self._records = settings.batch_records
         self._decoder, self._inbox, self._hit, self._pause_s = decoder, inbox, hit, pause_s
-        self._consumer = Consumer({**config.reader(settings, role), "error_cb": _noted})
+        self._properties = {**config.reader(settings, role), "error_cb": _noted}
+        self._consumer = Consumer(self._properties)
         self._commands: queue.SimpleQueue[Opening | _Close] = queue.SimpleQueue()
         self._reading: dict[int, Opening] = {}
         self._batch = Batch()
@@ -119,7 +121,7 @@ class Reader:
                     return
                 except Exception as error:
                     _log.exception("reading failed")
-                    self._forget_all()
+                    self._begin_again()
                     self._inbox.put_event(ReaderFailed(f"{type(error).__name__}: {error}"))
         finally:
             self._consumer.close()
@@ -171,9 +173,12 @@ class Reader:
         if any(self._parts.pop(p, None) is not None for p in gone):
             self._batch = self._batch.without(partitions)
 
-    def _forget_all(self) -> None:
-        self._drop(frozenset(self._reading))
-        self._batch, self._parts = Batch(), {}
+    def _begin_again(self) -> None:
+        """A new consumer that reads nothing yet; not at once, or a lasting fault would spin."""
+        self._stop.wait(_REST_S)
+        self._batch, self._parts, self._reading = Batch(), {}, {}
+        self._consumer.close()
+        self._consumer = Consumer(self._properties)
 
     def _take(self, message: Message) -> None:
         number = message.partition()
@@ -266,6 +271,8 @@ class Reader:
         if opening is not None and error.code() in _GONE:
             self._drop(frozenset([opening.partition]))
             self._inbox.put_event(ReadFault(opening.partition, opening.session, error.str()))
+        elif error.fatal():
+            raise KafkaException(error)
         else:
             _log.warning("reading", error=error.str())
 

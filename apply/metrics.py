@@ -37,6 +37,9 @@ BROKEN = Counter(
     "gapless_apply_broken_exact_revisions_total",
     "Records that say something else under the same revision though that is declared exact",
 )
+READ_FAILURES = Counter(
+    "gapless_apply_read_failures_total", "Times the reading thread had to begin again"
+)
 STEPPED_DOWN = Counter(
     "gapless_apply_stepped_down_total", "Times a partition was found claimed by another worker"
 )

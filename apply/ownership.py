@@ -81,6 +81,7 @@ class Ownership:
                 self._stuck(event)
             case ReaderFailed():
                 _log.error("reading begins again", detail=event.detail)
+                metrics.READ_FAILURES.inc()
                 for partition in list(self._sessions):
                     self.reopen(partition)
 
