@@ -37,7 +37,7 @@ _WRITTEN = (
     "false",
 )
 _FITTING = {
-    "text": ['"open"', '"abc"', "5"], "varchar": ['"ab"'], "char": ['"abc"', '"a"'],
+    "text": ['"open"', '"abc"', "5"], "varchar": ['"ab"'], "char": ['"abc"', '"a "'],
     "smallint": ["5", '"5"', "1.0"], "integer": ["5", "0"], "bigint": ["5", "9223372036854775807"],
     "numeric": ["1.50", "5", '"-7.50"'], "real": ["0.5"], "double precision": ["0.1", "1e3"],
     "boolean": ["true", "false"], "timestamptz": ['"2024-03-01T08:12:31Z"', '"2024-03-01T08:12:31.5"', '"2024-03-01T08:12:31.123+01:00"'],
@@ -94,7 +94,7 @@ def _fitting(dice: Random, column: ColumnSpec) -> str:
         return dice.choice(_FITTING[column.type.name])
     if column.from_.kind is TimeKind.PATTERN:
         return '"2024-03-01 08:12:31"'
-    return dice.choice(["1700000000", "1700000000.5", '"1700000000"'])
+    return dice.choice(["1700000000", "1700000000.9999999999", '"1700000000"'])
 
 
 def _steps(path: Path, entity: tuple[Step, ...]) -> tuple[Step, ...]:

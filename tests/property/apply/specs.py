@@ -148,7 +148,7 @@ def _line(dice: Random) -> Line:
 
 def _test(dice: Random, depth: int) -> Check:
     operator = dice.choice([one for one in Operator if depth or one is not Operator.NOT])
-    scalars: tuple[Scalar, ...] = ("open", "5", 5, 1.5, True, None, "", "interval")
+    scalars: tuple[Scalar, ...] = ("open", "5", 5, 0.3, 1, True, None, "", "interval")
     if operator is Operator.NOT:
         return Check(operator, tuple(_test(dice, depth - 1) for _ in range(dice.randint(1, 2))))
     if operator is Operator.ONE_OF:

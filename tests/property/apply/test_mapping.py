@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -17,7 +18,12 @@ from apply.outcomes import counts
 from schemas.definitions.mapping import MappingSpec
 from schemas.records import Observation
 from tests.property.apply import pages, specs
+from tests.unit.apply.mapped import column, page, spec
 
+_ALIKE = (
+    "1", "true", '"1"', "1.0", "5", '"5"', "0.3", "0.30000000000000000001", '"open"', '""', "null",
+    "false", "0", "[]", '{"b":5,"c":"open"}', '["open",{"c":1}]', '{"b":null}', '"op"',
+)  # fmt: skip
 _PLACE = Place(partition_id_no=4, generation=1, offset=11, tenant="north", began=9)
 
 
@@ -33,9 +39,9 @@ def _said(mapped: Mapped) -> dict[str, Any]:
     }
 
 
-def _both(spec: MappingSpec, observation: Observation) -> tuple[Mapped, Mapped]:
-    fast = compile_mapping(spec, version_id=6).map_page(observation, _PLACE)
-    context = seen(resolve(spec, observation.plan), observation, _PLACE, 6)
+def _both(of: MappingSpec, observation: Observation) -> tuple[Mapped, Mapped]:
+    fast = compile_mapping(of, version_id=6).map_page(observation, _PLACE)
+    context = seen(resolve(of, observation.plan), observation, _PLACE, 6)
     return fast, interpret_page(observation, context)
 
 
@@ -43,9 +49,9 @@ def _both(spec: MappingSpec, observation: Observation) -> tuple[Mapped, Mapped]:
 @given(seed=st.integers(0, 2**40))
 def test_compiled_equals_interpreted(seed: int) -> None:
     dice = Random(seed)
-    spec = specs.spec(dice)
-    observation = pages.page(dice, spec)
-    fast, slow = _both(spec, observation)
+    of = specs.spec(dice)
+    observation = pages.page(dice, of)
+    fast, slow = _both(of, observation)
     assert _said(fast) == _said(slow)
     settled = bytearray(fast.outcomes)
     for row in fast.rows:
@@ -55,13 +61,33 @@ def test_compiled_equals_interpreted(seed: int) -> None:
     assert sum(counts(settled)) == len(observation.records)
 
 
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 2**40))
+def test_compiled_predicates_hold_where_the_reference_does(seed: int) -> None:
+    """Every operator with every sort of value, none, null, and what only looks alike."""
+    dice = Random(seed)
+    of = replace(
+        spec(column("tag", "text")),
+        where=specs.predicate(dice) if dice.random() < 0.7 else None,
+        deleted=specs.predicate(dice) if dice.random() < 0.5 else None,
+    )
+    members = ("a", "b", "c", "d")
+    records = []
+    for number in range(30):
+        some = {name: dice.choice(_ALIKE) for name in members if dice.random() < 0.7}
+        written = "".join(f',"{name}":{value}' for name, value in some.items())
+        records.append(f'{{"id":"{number}"{written}}}'.encode())
+    fast, slow = _both(of, page(*records, plan=dice.choice(["interval", "snapshot"])))
+    assert _said(fast) == _said(slow)
+
+
 def test_random_pages_reach_rows_and_most_faults() -> None:
     """Without this the comparison above might compare nothing."""
     reached: Counter[str] = Counter()
     for seed in range(400):
         dice = Random(seed)
-        spec = specs.spec(dice)
-        fast, _ = _both(spec, pages.page(dice, spec))
+        of = specs.spec(dice)
+        fast, _ = _both(of, pages.page(dice, of))
         reached["row"] += len(fast.rows)
         reached.update(fault.reason.value for fault in fast.faults)
         reached["ignored"] += fast.outcomes.count(3)

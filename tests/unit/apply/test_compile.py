@@ -14,6 +14,7 @@ from apply.outcomes import MEANING, Outcome, Reason, counts
 from schemas.definitions.column_types import parse_type
 from schemas.definitions.mapping import Alternative, ByPlan, ColumnSpec, Personal, RevisionKind
 from schemas.definitions.paths import parse_mapping_path
+from schemas.definitions.times import parse_format
 from tests.unit.apply.mapped import FETCHED_US, column, dated, mapped, path, spec, values
 
 _PG_FETCHED = FETCHED_US - 946_684_800_000_000
@@ -80,6 +81,11 @@ def test_a_row_carries_where_it_comes_from() -> None:
         (column("v", "timestamptz", path=path("observation.fetched_at")), "1", _PG_FETCHED),
         (column("v", "timestamptz", path=path("observation.as_of")), "1", None),
         (column("v", "timestamptz", zone="Europe/Berlin"), '"2000-01-01 01:00:00"', 0),
+        (
+            column("v", "timestamptz", from_=parse_format("unix_s")),
+            "1700000000.9999999999",  # as a float it would be a second later
+            _PG_FETCHED + 999_999,
+        ),
         (column("v", "date", zone="Europe/Berlin"), '"1999-12-31T23:30:00Z"', 0),
         (column("v", "boolean"), '"true"', True),
     ],

@@ -82,7 +82,7 @@ def test_what_a_type_does_not_take_is_quarantined(of: str, value: str, reason: R
         b'{"id":"a"', b"", b'{"id":"a"}]', b'{"id":"\xff"}', b'{"id":"a","v":NaN}',
         b'{"id":"a","v":01}', b'{"id":"a","v":"\\ud800"}', b'\xef\xbb\xbf{"id":"a"}',
         b'{"id":"a","id":"b"}', b'{"id":"a","\\u0069d":"b"}', b'{"id" :"a","id":":"}',
-        b'{"id":"a","v":{"x":1,"x":1}}', b'{"id":"a","v":"\\u003a","v":1}',
+        b'{"id":"a","v":{"x":1,"x":1}}', b'{"id":"a","v":"\\u003a","v":1}', b'{"id":"a","w":"\\u003A","v":1,"v":2}',
         b'{"id":"a","v":[{"x":1},{"x":1,"x":2}]}', b'{"id":' + b"[" * 5000 + b"]" * 5000 + b"}",
         b'{"id":"a","v":' + b"9" * 5000 + b"}",
     ],
