@@ -39,15 +39,11 @@ def check(
 
     settings = context.load_settings(definitions)
     loaded = load_folder(settings.definitions)
+    chosen = _chosen(loaded, source)
+    files = {one.file for one in chosen}
     for problem in loaded.problems:
-        typer.echo(f"{problem}\n", err=True)
-    loaded.check()
-    chosen = list(loaded.sources.values())
-    if source is not None:
-        chosen = [one for one in chosen if one.name == source]
-    if not chosen:
-        known = ", ".join(sorted(loaded.sources)) or "none"
-        raise problems.Stop(f"There is no source {source}; known: {known}.", problems.USAGE)
+        if problem.severity == "warning" and problem.file in files:
+            typer.echo(f"{problem}\n", err=True)
     told = [_source(settings, loaded, one, offline or source is None) for one in chosen]
     if json:
         context.print_json(told)
@@ -56,6 +52,19 @@ def check(
         typer.echo("Nothing was written.")
     if any("trouble" in stream for one in told for stream in one["streams"]):
         raise typer.Exit(problems.UNREACHABLE)
+
+
+def _chosen(loaded: Definitions, source: str | None) -> list[SourceSpec]:
+    """The sources that are asked about; problems elsewhere do not matter to a single one."""
+    if source is None:
+        loaded.check()
+        return list(loaded.sources.values())
+    found = loaded.sources.get(source)
+    if found is None:
+        loaded.check()
+        known = ", ".join(sorted(loaded.sources)) or "none"
+        raise problems.Stop(f"There is no source {source}; known: {known}.", problems.USAGE)
+    return [found]
 
 
 def _source(

@@ -41,7 +41,11 @@ def status(
     from schemas.definitions.load import load_folder
 
     settings = context.load_settings(definitions)
-    known = expected(load_folder(settings.definitions))
+    loaded = load_folder(settings.definitions)
+    if loaded.errors:
+        told = f"{len(loaded.errors)} problems with the definitions in {settings.definitions}"
+        typer.echo(f"{told}: schedules and horizons may be unknown; see `gapless check`.", err=True)
+    known = expected(loaded)
     asking = Asking(settings)
     while True:
         found = _read(settings, asking, known, pattern)

@@ -25,7 +25,7 @@ def _lines(status: Status) -> Iterator[str]:
         yield "Postgres cannot be asked: what follows is what the log knows. Ingest does not need it."
         yield f"  {_indented(status.postgres)}"
     if not status.partition_ids:
-        yield "Nothing was read yet, and no definitions are here: see `gapless ingest --help`."
+        yield "Nothing was read yet, and no definition says what to read."
     brief = len(status.partition_ids) > _BLOCKS_MAX
     width = max([17, *(len(one.partition_id) for one in status.partition_ids)])
     for one in status.partition_ids:
