@@ -26,6 +26,8 @@ class Fact(Protocol):
     @property
     def visible_at(self) -> str: ...
     @property
+    def replaced_at(self) -> str | None: ...
+    @property
     def deleted(self) -> bool: ...
     @property
     def body(self) -> Any: ...
@@ -129,7 +131,9 @@ class Judge:
                 continue
             before = micros(plan["complete_before"])
             logged = seen(watched, records)
-            for name, version in newest_before(self.upstream, watched, before).items():
+            written_at = checkpoint.value["written_at"] if checkpoint else 0
+            facts = readable_before(self.upstream, watched, before, written_at)
+            for name, version in facts.items():
                 if not any(v >= version for v in logged.get(name, ())):
                     yield (
                         f"{watched.partition_id}: complete before {plan['complete_before']}, but "
@@ -216,16 +220,22 @@ def seen(watched: Watched, records: Iterable[log.Raw]) -> dict[str, set[Any]]:
     return found
 
 
-def newest_before(upstream: Upstream, watched: Watched, before: int) -> dict[str, Any]:
-    """id → revision of its newest state stamped before `before`, of entities that still exist."""
-    newest: dict[str, Any] = {}
+def readable_before(
+    upstream: Upstream, watched: Watched, before: int, written_at: int
+) -> dict[str, Any]:
+    """id → revision of each state stamped before `before` that could still be read at `written_at`.
+
+    A state that was overwritten before the checkpoint was written may never have been shown to
+    anybody; its successor carries a later stamp, which the next checkpoint will claim.
+    """
+    found: dict[str, Any] = {}
     for fact in upstream.ledger(watched.tenant, watched.collection):
         stamp = micros(fact.updated_at)
-        if fact.deleted:
-            newest.pop(fact.id, None)
-        elif stamp < before and micros(fact.visible_at) - stamp <= watched.settle_s * 1_000_000:
-            newest[fact.id] = watched.entity(fact.body)[1]
-    return newest
+        late = micros(fact.visible_at) - stamp > watched.settle_s * 1_000_000
+        gone = fact.replaced_at is not None and micros(fact.replaced_at) <= written_at
+        if not fact.deleted and stamp < before and not late and not gone:
+            found[fact.id] = watched.entity(fact.body)[1]
+    return found
 
 
 def micros(text: str) -> int:
