@@ -102,8 +102,10 @@ def reader(settings: Settings, role: str) -> Properties:
         "fetch.queue.backoff.ms": 10,
         "fetch.wait.max.ms": 100,
         "fetch.error.backoff.ms": 100,
-        "queued.max.messages.kbytes": 32_768,
-        "fetch.message.max.bytes": 2_000_000,
+        # An answer is unpacked as a whole, to many times its size: together these bound the memory.
+        "queued.max.messages.kbytes": 16_384,
+        "fetch.max.bytes": 4_000_000,
+        "fetch.message.max.bytes": 1_000_000,
     }
 
 
