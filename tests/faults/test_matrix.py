@@ -6,6 +6,7 @@ also starts from what the one before left behind.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -34,52 +35,61 @@ def rule(failpoint: str, action: str) -> str:
     return f"{failpoint}={passes}*off->1*{action}" if passes else f"{failpoint}=1*{action}"
 
 
-def written_by(at: Scene) -> dict[int, str]:
-    """Which worker wrote the newest checkpoint of each partition."""
+def written_by(at: Scene) -> dict[int, tuple[str, int]]:
+    """For each log partition, who wrote the newest checkpoint, and when (microseconds)."""
     topic = f"{at.lane.prefix}checkpoints"
-    return {r.partition: r.value["worker"] for r in log.read(at.lane.kafka, topic)}
+    return {
+        r.partition: (r.value["worker"], r.value["written_at"])
+        for r in log.read(at.lane.kafka, topic)
+        if r.value
+    }
 
 
-def claimed_by(at: Scene) -> dict[int, str]:
-    rows = at.sink.rows("SELECT partition, owner FROM gapless.position WHERE pipeline = 'live'")
-    return {row["partition"]: row["owner"] for row in rows}
+def applied_by(at: Scene) -> dict[int, tuple[str, int]]:
+    """For each log partition, who holds the claim, and when it last applied (microseconds)."""
+    rows = at.sink.rows(
+        "SELECT partition, owner, (extract(epoch FROM checkpointed_at) * 1e6)::bigint AS at "
+        "FROM gapless.position WHERE pipeline = 'live'"
+    )
+    return {row["partition"]: (row["owner"], row["at"]) for row in rows}
 
 
-def owned(at: Scene, stage: str) -> dict[int, str]:
-    return written_by(at) if stage == "ingest" else claimed_by(at)
+def working(at: Scene, stage: str, since: int) -> list[str]:
+    """Who has made something durable since then, one name for each log partition."""
+    found = written_by(at) if stage == "ingest" else applied_by(at)
+    return [worker for worker, moment in found.values() if moment > since]
 
 
-def die(at: Scene, stage: str, failpoint: str, action: str) -> None:
-    """One worker meets the failpoint; another one takes over; both checkpoints stay true."""
+def now_us() -> int:
+    return time.time_ns() // 1_000
+
+
+def die(at: Scene, stage: str, failpoint: str, action: str, heir: Worker) -> None:
+    """One worker meets the failpoint; the heir takes over; both checkpoints stay true."""
     victim = at.workers.start(stage, f"{stage}-{action}", rule(failpoint, action))
     wait_for(f"{failpoint} was hit", victim.hits, 60)
-    if action == "kill":
-        wait_for("the victim is gone", lambda: not victim.alive, 10)
-    heir = at.workers.start(stage, f"{stage}-after-{action}")
-    wait_for("the heir works", lambda: heir.name in owned(at, stage).values(), 60)
+    hit_at = now_us()
     if action == "stop":
-        wait_for("the heir has all", lambda: set(owned(at, stage).values()) == {heir.name}, 60)
+        wait_for("the heir has all", lambda: working(at, stage, hit_at) == [heir.name] * 2, 60)
         at.judge_live()
         victim.thaw()
-        wait_for("the victim works again", lambda: victim.name in owned(at, stage).values(), 60)
+        woken_at = now_us()
+        wait_for("it works again", lambda: victim.name in working(at, stage, woken_at), 60)
+    if action == "raise" and victim.alive:
+        wait_for("it goes on", lambda: victim.name in working(at, stage, hit_at), 60)
     at.judge_live()
-    gone(victim)
-    wait_for("the heir has all", lambda: set(owned(at, stage).values()) == {heir.name}, 60)
+    victim.kill()
+    gone_at = now_us()
+    wait_for("the heir has all", lambda: working(at, stage, gone_at) == [heir.name] * 2, 60)
     at.judge_live()
-    gone(heir)
-
-
-def gone(worker: Worker) -> None:
-    if worker.alive:
-        worker.kill()
 
 
 def through(at: Scene, stage: str, failpoint: str) -> None:
     other = "apply" if stage == "ingest" else "ingest"
     at.workers.start(other, f"{other}-steady")
+    heir = at.workers.start(stage, f"{stage}-heir")
     for action in ACTIONS:
-        die(at, stage, failpoint, action)
-    at.workers.start(stage, f"{stage}-last")
+        die(at, stage, failpoint, action, heir)
     at.judge_final()
 
 
