@@ -67,9 +67,7 @@ def page_key(observation: Observation) -> str:
 
 def page_key_of(key: PageKey) -> str:
     """The text of a parsed page key."""
-    return _join(
-        key.partition_id, key.plan, key.scope, key.pass_, str(key.page), str(key.part)
-    )
+    return _join(key.partition_id, key.plan, key.scope, key.pass_, str(key.page), str(key.part))
 
 
 def mark_key(mark: Mark) -> str:

@@ -16,13 +16,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 class Settings(BaseSettings):
     """One deployment. Durations in seconds or milliseconds as their names say, sizes in bytes."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="GAPLESS_", extra="ignore", frozen=True
-    )
+    model_config = SettingsConfigDict(env_prefix="GAPLESS_", extra="ignore", frozen=True)
 
-    kafka: str = Field(
-        "localhost:9092", description="bootstrap servers, host:port[,host:port]"
-    )
+    kafka: str = Field("localhost:9092", description="bootstrap servers, host:port[,host:port]")
     kafka_config: Path | None = Field(
         None,
         description="file of librdkafka properties for security, `name=value` lines",
@@ -42,16 +38,10 @@ class Settings(BaseSettings):
     replication: int = Field(
         0, ge=0, description="replicas of topics; 0 takes the broker's default"
     )
-    record_max_bytes: int = Field(
-        1_000_000, ge=10_000, description="largest record of the log"
-    )
-    definitions: Path = Field(
-        Path(), description="folder that holds sources/ and mappings/"
-    )
+    record_max_bytes: int = Field(1_000_000, ge=10_000, description="largest record of the log")
+    definitions: Path = Field(Path(), description="folder that holds sources/ and mappings/")
     worker: str = Field(default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}")
-    group_instance: str | None = Field(
-        None, description="static group membership of this worker"
-    )
+    group_instance: str | None = Field(None, description="static group membership of this worker")
     session_timeout_ms: int = Field(
         10_000,
         ge=1_000,
@@ -63,32 +53,22 @@ class Settings(BaseSettings):
         False,
         description="risk: brokers that do not verify transactions may publish pages of a dead worker",
     )
-    linger_s: float = Field(
-        0.05, ge=0, description="how long a committer waits for more pages"
-    )
+    linger_s: float = Field(0.05, ge=0, description="how long a committer waits for more pages")
     pages_in_flight: int = Field(
         4, ge=1, description="per partition id, fetched and not yet durable"
     )
     buffer_bytes: int = Field(
         48_000_000, ge=1_000_000, description="pages in memory, whole process"
     )
-    tick_s: float = Field(
-        8 * 3600, gt=0, description="interval of tick records per log partition"
-    )
-    batch_records: int = Field(
-        5_000, ge=1, description="records per transaction of apply"
-    )
-    metrics_port: int = Field(
-        0, ge=0, description="of Prometheus metrics; 0 turns them off"
-    )
+    tick_s: float = Field(8 * 3600, gt=0, description="interval of tick records per log partition")
+    batch_records: int = Field(5_000, ge=1, description="records per transaction of apply")
+    metrics_port: int = Field(0, ge=0, description="of Prometheus metrics; 0 turns them off")
     log_json: bool = Field(False, description="structured logs as JSON lines")
     failpoints: str = Field("", description="for tests: name=action;…")
     mark_deadline_s: float = Field(
         900, gt=0, description="a mark pending longer is a suspected gap"
     )
-    warn_share: float = Field(
-        0.7, gt=0, le=1, description="share of a horizon at which it warns"
-    )
+    warn_share: float = Field(0.7, gt=0, le=1, description="share of a horizon at which it warns")
 
     @property
     def observations(self) -> str:

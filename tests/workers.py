@@ -77,9 +77,7 @@ class Worker:
 
     def log(self, lines: int = 40) -> str:
         text = self.output.read_text("utf-8", "replace").splitlines()
-        return "\n".join(
-            [f"--- {self.name} (exit {self.process.poll()})", *text[-lines:]]
-        )
+        return "\n".join([f"--- {self.name} (exit {self.process.poll()})", *text[-lines:]])
 
 
 class Workers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import threading
 from collections import defaultdict
@@ -25,6 +26,7 @@ class Written:
     updated_at: str
     deleted: bool
     body: Any
+    replaced_at: str | None = None
 
     @property
     def visible_at(self) -> str:
@@ -43,8 +45,15 @@ class Ledger:
             self._states[tenant, collection].append(state)
 
     def of(self, tenant: str, collection: str) -> list[Written]:
+        """Every state, and when the next one of the same id replaced it."""
         with self._lock:
-            return list(self._states[tenant, collection])
+            states = list(self._states[tenant, collection])
+        following: dict[str, str] = {}
+        for number in reversed(range(len(states))):
+            state = states[number]
+            states[number] = dataclasses.replace(state, replaced_at=following.get(state.id))
+            following[state.id] = state.updated_at
+        return states
 
     def living(self, tenant: str, collection: str) -> dict[str, Written]:
         """The last state of what was not deleted, by id."""

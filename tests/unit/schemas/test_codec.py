@@ -49,9 +49,7 @@ def test_observation_round_trip(record: Observation) -> None:
 
 
 @given(observations(), st.data())
-def test_a_cut_value_is_refused_not_guessed(
-    record: Observation, data: st.DataObject
-) -> None:
+def test_a_cut_value_is_refused_not_guessed(record: Observation, data: st.DataObject) -> None:
     value = codec.encode(record)
     cut = value[: data.draw(st.integers(0, len(value) - 1))]
     try:

@@ -9,14 +9,10 @@ from hypothesis import strategies as st
 from schemas import keys
 from schemas.records import Mark, Observation, PassRange
 
-part = st.text(min_size=1, max_size=20).filter(
-    lambda text: text.isprintable() or "/" in text
-)
+part = st.text(min_size=1, max_size=20).filter(lambda text: text.isprintable() or "/" in text)
 
 
-def observation(
-    partition_id: str, scope: str, pass_: str, page: int, number: int
-) -> Observation:
+def observation(partition_id: str, scope: str, pass_: str, page: int, number: int) -> Observation:
     return Observation(
         partition_id=partition_id,
         plan="interval",
@@ -34,9 +30,7 @@ def observation(
     )
 
 
-@given(
-    part, part, st.none() | part, part, part, st.integers(1, 10**6), st.integers(1, 99)
-)
+@given(part, part, st.none() | part, part, part, st.integers(1, 10**6), st.integers(1, 99))
 def test_page_key_round_trip(
     source: str,
     stream: str,
@@ -57,9 +51,7 @@ def test_page_key_round_trip(
 
 
 @given(part, part, part)
-def test_different_owners_never_share_a_key(
-    source: str, stream: str, tenant: str
-) -> None:
+def test_different_owners_never_share_a_key(source: str, stream: str, tenant: str) -> None:
     with_tenant = keys.partition_id(source, stream, tenant)
     without = keys.partition_id(source, stream)
     assert with_tenant != without
@@ -97,9 +89,7 @@ def test_ticks_belong_to_no_configured_partition_id() -> None:
     assert (parsed.partition_id, parsed.kind) == ("_gapless/3", "tick")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "a", "a/b", "a/b/c/d/e/f", "a/b/interval/s/p/one/1"]
-)
+@pytest.mark.parametrize("text", ["", "a", "a/b", "a/b/c/d/e/f", "a/b/interval/s/p/one/1"])
 def test_other_text_is_no_key(text: str) -> None:
     with pytest.raises(ValueError, match="not a key"):
         keys.parse_key(text)

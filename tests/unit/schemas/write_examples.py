@@ -75,9 +75,7 @@ MARK = Mark(
     run="nightly@2025-01-02",
     at=T,
 )
-WALK = Walk(
-    scope=SCOPE, passes=[PASS], token="t3", last_id="o-1001", restarts=1, started_at=T
-)
+WALK = Walk(scope=SCOPE, passes=[PASS], token="t3", last_id="o-1001", restarts=1, started_at=T)
 PLAN = PlanState(
     definition_hash="0123456789abcdef",
     complete_before="2025-01-01T00:00:00.000000Z",
