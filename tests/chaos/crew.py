@@ -5,6 +5,7 @@ A worker that ends by itself with an exit code that nobody asked for is a fault.
 
 from __future__ import annotations
 
+import signal
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,7 +67,8 @@ class Crew:
         del self.running[slot]
         self._note_memory(worker)
         code = worker.terminate(60)
-        if code not in (0, *_ALLOWED_EXITS):
+        begun = worker.output.stat().st_size > 0  # before that a signal simply ends the interpreter
+        if code not in (0, *_ALLOWED_EXITS) and (begun or code != -signal.SIGTERM):
             raise Fault(f"{worker.name} ended with {code} when asked to stop\n{worker.log()}")
         self.due[slot] = (0.0, "")
 
