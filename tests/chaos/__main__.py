@@ -25,25 +25,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=None)
+    names = sorted(each.__name__ for each in disturbances.EVERY)
+    parser.add_argument("--only", nargs="+", default=[], choices=names, help="draw only these")
     given = parser.parse_args()
     seed = secrets.randbelow(1_000_000) if given.seed is None else given.seed
     again = f"python -m tests.chaos --minutes {given.minutes:g} --seed {seed}"
+    again += f" --only {' '.join(given.only)}" if given.only else ""
     tell(f"seed {seed}; again: {again}")
     dice = random.Random(seed)
-    broken = broken_in(_RATE, tell, lambda at: _run(at, dice, given.minutes * 60))
+    broken = broken_in(_RATE, tell, lambda at: _run(at, dice, given.minutes * 60, given.only))
     if broken is not None:
         print(f"\nBROKEN with seed {seed}: {broken}\nagain: {again}", file=sys.stderr)
     return int(broken is not None)
 
 
-def _run(at: World, dice: random.Random, seconds: float) -> None:
+def _run(at: World, dice: random.Random, seconds: float, only: list[str]) -> None:
     until = time.monotonic() + seconds
     at.wait(5)
     final_at = time.monotonic() + _FINAL_EVERY_S
     number = 0
     while time.monotonic() < until:
         number += 1
-        tell(f"{number}. {disturbances.one(at, dice)}")
+        tell(f"{number}. {disturbances.one(at, dice, only)}")
         at.wait(dice.choice([0.0, dice.uniform(0, 2), dice.uniform(2, 6)]))
         if number % _LIVE_EVERY == 0:
             at.judge_live()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from schemas.failpoints import APPLY, INGEST
 from tests.chaos.crew import SLOTS
@@ -106,7 +106,8 @@ EVERY: dict[Disturbance, int] = {
 """All of them, with how often each is drawn."""
 
 
-def one(at: World, dice: random.Random) -> str:
-    """Draw one and do it; what was done."""
-    [drawn] = dice.choices(list(EVERY), list(EVERY.values()))
+def one(at: World, dice: random.Random, only: Collection[str] = ()) -> str:
+    """Draw one, of those named if any are, and do it; what was done."""
+    drawable = {each: often for each, often in EVERY.items() if not only or each.__name__ in only}
+    [drawn] = dice.choices(list(drawable), list(drawable.values()))
     return drawn(at, dice)

@@ -119,7 +119,7 @@ def broken_in(
             crew.begin()
             try:
                 body(World(stack, at, crew, rate))
-            except Fault as fault:
+            except (Fault, AssertionError) as fault:
                 broken = str(fault)
     finally:
         if broken is None:
