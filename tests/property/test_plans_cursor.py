@@ -179,11 +179,9 @@ class Cursors(RuleBasedStateMachine):
             return
         epochs = sum(e.step.recreated for e in self.driver.all)
         self.driver.crash()
-        for _ in range(200):
-            if not self.driver.step():
-                break
-        else:
-            raise AssertionError("the feed never ends")
+        # A walk may freeze its result when it begins: what came later is for the next poll.
+        for _ in range(2):
+            self.driver.poll(200)
         missing = {f.number for f in self.source.facts} - self.driver.seen() - self.gone
         if self.feed.first:
             missing = {n for n in missing if n >= self.feed.first}
