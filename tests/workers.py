@@ -6,12 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests import forked
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -40,15 +41,9 @@ class Worker:
             "GAPLESS_FAILPOINT_MARK": str(self.mark),
             "PYTHONUNBUFFERED": "1",
         }
-        with self.output.open("ab") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "ops.cli.main", *verb],
-                cwd=REPOSITORY,
-                env=full,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        self.process = forked.Forked(
+            forked.GAPLESS, verb, environment=full, cwd=REPOSITORY, stdout=self.output
+        )
 
     @property
     def alive(self) -> bool:
@@ -97,15 +92,11 @@ class Workers:
         self, verb: str, *, timeout_s: float = 90, **extra: str
     ) -> subprocess.CompletedProcess[str]:
         """One verb to its end; the caller looks at its exit code."""
-        return subprocess.run(
-            [sys.executable, "-m", "ops.cli.main", *verb.split()],
-            check=False,
+        return forked.run(
+            verb.split(),
+            environment={**os.environ, **self.environment, **extra},
             cwd=REPOSITORY,
-            env={**os.environ, **self.environment, **extra},
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            stdin=subprocess.DEVNULL,
+            timeout_s=timeout_s,
         )
 
     def json(self, verb: str) -> Any:

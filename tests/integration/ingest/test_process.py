@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -21,6 +19,7 @@ from ingest.process import BUSY, MORE_TO_DO, OK, REFUSED, UNREACHABLE
 from schemas.log.reader import bounds
 from schemas.routing import route
 from schemas.settings import Settings
+from tests import forked
 from tests.conftest import Lane
 from tests.integration.ingest import log
 from tests.integration.ingest.conftest import small_settings, with_topics
@@ -53,15 +52,14 @@ class Child:
             "GAPLESS_WORKER": worker,
             "GAPLESS_FAILPOINTS": failpoints,
         }
-        # a file and no pipe: a pipe that nobody reads would stop the process when it is full
-        self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.ingest.child", json.dumps(sources), *more],
+        self._folder = tempfile.TemporaryDirectory(prefix="gapless-child-")
+        self._output = Path(self._folder.name, "output")
+        self.process = forked.Forked(
+            "tests.integration.ingest.child:main",
+            [json.dumps(sources), *more],
+            environment=environment,
             cwd=REPOSITORY,
-            env=environment,
-            stdin=subprocess.DEVNULL,
             stdout=self._output,
-            stderr=subprocess.STDOUT,
         )
 
     def ends(self, timeout_s: float = 60) -> tuple[int, str]:
@@ -69,8 +67,7 @@ class Child:
         return self.process.wait(timeout_s), self.output()
 
     def output(self) -> str:
-        self._output.seek(0)
-        return self._output.read()
+        return self._output.read_text("utf-8", "replace")
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
@@ -91,7 +88,7 @@ def child(
     finally:
         if found.process.poll() is None:
             found.process.kill()
-            found.process.wait()
+            found.process.wait(10)
             print(found.output())  # for the report of a failed test
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
+
+from tests import forked
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -17,12 +18,12 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """`gapless WORDS` to its end, in the folder of the definitions if there is one."""
     folder = Path(environment.get("GAPLESS_DEFINITIONS", REPOSITORY))
-    return subprocess.run(
-        [sys.executable, "-m", "ops.cli.main", *words],
-        check=False, cwd=folder if folder.is_dir() else REPOSITORY / "tests",
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), **environment},
-        capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    return forked.run(
+        words,
+        environment={**os.environ, **environment},
+        cwd=folder if folder.is_dir() else REPOSITORY / "tests",
+        timeout_s=timeout_s,
+    )
 
 
 def read(environment: dict[str, str], *words: str) -> Any:
