@@ -117,11 +117,9 @@ def _child(
         opened = os.open(name, flags, 0o644)
         os.dup2(opened, number)
         os.close(opened)
-    sys.stdin, sys.stdout, sys.stderr = (
-        open(0, encoding="utf-8", closefd=False),
-        open(1, "w", encoding="utf-8", buffering=1, closefd=False),
-        open(2, "w", encoding="utf-8", buffering=1, errors="backslashreplace", closefd=False),
-    )
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    sys.stdout = os.fdopen(1, "w", 1, encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
     sys.argv = ["gapless", *words]
     module, name = function.split(":")
     sys.exit(getattr(importlib.import_module(module), name)())

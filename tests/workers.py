@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,7 +28,10 @@ class Worker:
         folder: Path,
         name: str,
         failpoints: str = "",
+        *,
+        installed: bool = False,
     ) -> None:
+        """`installed`: the command as users start it, imports and all."""
         self.name, self.output, self.mark = (
             name,
             folder / f"{name}.log",
@@ -41,9 +45,21 @@ class Worker:
             "GAPLESS_FAILPOINT_MARK": str(self.mark),
             "PYTHONUNBUFFERED": "1",
         }
-        self.process = forked.Forked(
-            forked.GAPLESS, verb, environment=full, cwd=REPOSITORY, stdout=self.output
-        )
+        self.process: forked.Forked | subprocess.Popen[bytes]
+        if not installed:
+            self.process = forked.Forked(
+                forked.GAPLESS, verb, environment=full, cwd=REPOSITORY, stdout=self.output
+            )
+            return
+        with self.output.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "ops.cli.main", *verb],
+                cwd=REPOSITORY,
+                env=full,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
 
     @property
     def alive(self) -> bool:
@@ -78,13 +94,17 @@ class Worker:
 class Workers:
     """All processes of one test; whatever is left is killed at the end."""
 
-    def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
-        self.environment, self.folder = dict(environment), folder
+    def __init__(
+        self, environment: Mapping[str, str], folder: Path, *, installed: bool = False
+    ) -> None:
+        self.environment, self.folder, self._installed = dict(environment), folder, installed
         self.all: list[Worker] = []
 
     def start(self, verb: str, name: str, failpoints: str = "", **extra: str) -> Worker:
         environment = {**self.environment, **extra}
-        worker = Worker(verb.split(), environment, self.folder, name, failpoints)
+        worker = Worker(
+            verb.split(), environment, self.folder, name, failpoints, installed=self._installed
+        )
         self.all.append(worker)
         return worker
 
@@ -114,9 +134,11 @@ class Workers:
 
 
 @contextmanager
-def workers(environment: Mapping[str, str], folder: Path) -> Iterator[Workers]:
+def workers(
+    environment: Mapping[str, str], folder: Path, *, installed: bool = False
+) -> Iterator[Workers]:
     """Workers of one test; on a failure their last lines are part of the report."""
-    group = Workers(environment, folder)
+    group = Workers(environment, folder, installed=installed)
     try:
         yield group
     except BaseException:

@@ -21,6 +21,17 @@ from confluent_kafka import (
 from schemas.log import config
 from schemas.settings import Settings
 
+_ASK_AGAIN_S = 0.1
+_LEADERSHIP_MOVES = frozenset(
+    (
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    )
+)
+
 
 class LogUnavailable(Exception):
     """The log could not be read in time; says what was waited for. Trying again is right."""
@@ -64,14 +75,32 @@ def _watermarks(
     properties = {**config.reader(settings, "bounds"), "isolation.level": isolation}
     consumer = Consumer(properties)
     try:
-        found = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout_s)
-    except KafkaException as error:
-        raise LogUnavailable(f"ends of {topic}-{partition}: {error}") from error
+        return _ask_ends(consumer, topic, partition, timeout_s)
     finally:
         consumer.close()
-    if found is None:
-        raise LogUnavailable(f"ends of {topic}-{partition}: no answer in {timeout_s} s")
-    return found
+
+
+def _ask_ends(consumer: Consumer, topic: str, partition: int, timeout_s: float) -> tuple[int, int]:
+    """Low and high watermark. While leadership moves (a fresh topic, a lost broker) it asks again.
+
+    Raises LogUnavailable when there is no answer in time.
+    """
+    deadline, left = time.monotonic() + timeout_s, timeout_s
+    while True:
+        fault = f"no answer in {timeout_s} s"
+        try:
+            found = consumer.get_watermark_offsets(TopicPartition(topic, partition), left)
+            if found is not None:
+                return found
+        except KafkaException as error:
+            cause = error.args[0]
+            fault = str(error)
+            if not (isinstance(cause, KafkaError) and cause.code() in _LEADERSHIP_MOVES):
+                raise LogUnavailable(f"ends of {topic}-{partition}: {fault}") from error
+        left = deadline - time.monotonic() - _ASK_AGAIN_S
+        if left <= 0:
+            raise LogUnavailable(f"ends of {topic}-{partition}: {fault}")
+        time.sleep(_ASK_AGAIN_S)
 
 
 class PartitionReader:
@@ -109,17 +138,7 @@ class PartitionReader:
         return self._ends(timeout_s)[0]
 
     def _ends(self, timeout_s: float) -> tuple[int, int]:
-        try:
-            found = self._consumer.get_watermark_offsets(
-                TopicPartition(self._topic, self._partition), timeout_s
-            )
-        except KafkaException as error:
-            raise LogUnavailable(f"ends of {self._topic}-{self._partition}: {error}") from error
-        if found is None:
-            raise LogUnavailable(
-                f"ends of {self._topic}-{self._partition}: no answer in {timeout_s} s"
-            )
-        return found
+        return _ask_ends(self._consumer, self._topic, self._partition, timeout_s)
 
     def read(
         self, start: int, end: int, *, idle_timeout_s: float = 30.0, batch: int = 500

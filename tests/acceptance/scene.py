@@ -148,7 +148,7 @@ def scene(
         "GAPLESS_LINGER_S": "0.02",
         **environment,
     }
-    with workers(full, folder) as group:
+    with workers(full, folder, installed=True) as group:
         for verb in ("topics", "migrate"):
             done = group.run(verb)
             assert done.returncode == 0, f"{verb}: {done.stdout}{done.stderr}"

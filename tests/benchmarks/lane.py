@@ -57,7 +57,7 @@ def lane(
         kafka=servers.kafka, postgres=servers.postgres, prefix=prefix, partitions=PARTITIONS,
         definitions=definitions, worker="bench",
     )  # fmt: skip
-    workers = Workers(environment, folder)
+    workers = Workers(environment, folder, installed=True)
     for verb in ("topics", "migrate"):
         done = workers.run(verb)
         if done.returncode != 0:
