@@ -112,11 +112,20 @@ class Workers:
         self, verb: str, *, timeout_s: float = 90, **extra: str
     ) -> subprocess.CompletedProcess[str]:
         """One verb to its end; the caller looks at its exit code."""
-        return forked.run(
-            verb.split(),
-            environment={**os.environ, **self.environment, **extra},
+        environment = {**os.environ, **self.environment, **extra}
+        if not self._installed:
+            return forked.run(
+                verb.split(), environment=environment, cwd=REPOSITORY, timeout_s=timeout_s
+            )
+        return subprocess.run(
+            [sys.executable, "-m", "ops.cli.main", *verb.split()],
+            check=False,
             cwd=REPOSITORY,
-            timeout_s=timeout_s,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
         )
 
     def json(self, verb: str) -> Any:
