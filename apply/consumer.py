@@ -23,9 +23,11 @@ from schemas.codec import UnknownSchema
 from schemas.failpoints import Hit
 from schemas.log import config
 from schemas.log.reader import as_record
+from schemas.log.seldom import Seldom
 from schemas.settings import Settings
 
 _log = structlog.get_logger(__name__)
+_NOTED = Seldom()
 _POLL_RECORDS = 100
 _POLL_S = 0.05
 _LINGER_S = 0.1
@@ -131,6 +133,7 @@ class Reader:
         if not self._reading:
             if self._batch.parts:
                 self._cut(drained=True)
+            self._consumer.poll(0)  # nothing is assigned: only what the client says comes out
             self._stop.wait(_POLL_S)
             return
         messages = self._consumer.consume(_POLL_RECORDS, _POLL_S)
@@ -279,4 +282,6 @@ class Reader:
 
 def _noted(error: KafkaError) -> None:
     # librdkafka reconnects by itself; the lag shows what this means
-    _log.warning("kafka", error=error.str())
+    held_back = _NOTED.told(error.name(), time.monotonic())
+    if held_back is not None:
+        _log.warning("kafka", error=error.str(), held_back=held_back)

@@ -6,11 +6,9 @@ Whatever is not certainly a record's is the sink's: waiting loses nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import psycopg
 
-from apply.outcomes import Outcome, Reason
+from apply.outcomes import Outcome, Reason, Refusal
 
 _RECORD: dict[str, Reason] = {
     "23503": Reason.FOREIGN_KEY,
@@ -61,15 +59,6 @@ class SinkFault(Exception):
 
 class NotPrepared(Exception):
     """The database lacks what this version needs; the message says which command makes it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why the database refused one record alone, and what becomes of it."""
-
-    reason: Reason
-    detail: str
-    outcome: Outcome
 
 
 def refusal(error: BaseException) -> Refusal | None:

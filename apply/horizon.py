@@ -38,7 +38,7 @@ def retention_s(settings: Settings) -> float | None:
     Raises LogUnavailable.
     """
     resource = ConfigResource(ResourceType.TOPIC, settings.observations)
-    admin = AdminClient(config.client(settings, "apply-horizon"))
+    admin = AdminClient(config.admin(settings, "apply-horizon"))
     try:
         future = admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource]
         found = future.result(_TIMEOUT_S + 1)

@@ -32,7 +32,7 @@ def topic_id(
 
     Raises LogUnavailable, also while the topic does not exist.
     """
-    admin = admin or AdminClient(config.client(settings, "apply-topic"))
+    admin = admin or AdminClient(config.admin(settings, "apply-topic"))
     asked = TopicCollection([settings.observations])
     try:
         future = admin.describe_topics(asked, request_timeout=timeout_s)[settings.observations]
@@ -116,7 +116,7 @@ class Checks:
     def __init__(self, settings: Settings, inbox: Inbox) -> None:
         self._settings, self._inbox = settings, inbox
         self._pool = ThreadPoolExecutor(4, "apply-check")
-        self._admin = AdminClient(config.client(settings, "apply-topic"))
+        self._admin = AdminClient(config.admin(settings, "apply-topic"))
 
     def submit(self, position: Position, known_topic_id: str | None) -> None:
         """Exactly one LogChecked, LogFault or CheckFailed will come for this claim."""

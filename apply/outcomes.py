@@ -107,3 +107,12 @@ class RecordFault:
     reason: Reason
     detail: str
     key: Mapping[str, KeyValue] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the database refused one record alone, and what becomes of it."""
+
+    reason: Reason
+    detail: str
+    outcome: Outcome

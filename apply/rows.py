@@ -14,11 +14,11 @@ import structlog
 
 from apply.barrier import Barrier, listed
 from apply.changes import Change, Events
-from apply.faults import Refusal, SinkFault, refusal, timed_out
+from apply.faults import SinkFault, refusal, timed_out
 from apply.fold import fold, split_barred
 from apply.guard import broken_sql, lowered_sql, upsert_sql
 from apply.mapping.types import BEGAN, PARTITION_ID, CompiledMapping, Row
-from apply.outcomes import Outcome, Reason
+from apply.outcomes import Outcome, Reason, Refusal
 from apply.share import FOREIGN_OWNER, Share, coordinates
 from apply.sink import Connection
 from apply.sql_text import columns_sql, copy_sql, equal_sql, quote, target_sql

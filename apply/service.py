@@ -36,6 +36,7 @@ from schemas import failpoints
 from schemas.definitions.load import Definitions
 from schemas.failpoints import Hit
 from schemas.log.group import Membership
+from schemas.log.pause import Pause
 from schemas.routing import route
 from schemas.settings import Settings
 
@@ -140,9 +141,7 @@ class Service:
         )
         self._horizons = Horizons(settings, lambda: list(self._store.positions))
         chores = Chores(mappings, settings.mark_deadline_s)
-        self._writer = Writer(
-            self._store, ownership, self._inbox, self._members.commit, chores.do, hit=hit
-        )
+        self._writer = Writer(self._store, ownership, self._inbox, self._mirror, chores.do, hit=hit)
 
     def stop(self) -> None:
         """Ask for a graceful end; `run` returns. Safe from any thread."""
@@ -176,11 +175,25 @@ class Service:
         """Say so when the sink keeps the writer waiting: a frozen server raises no error."""
         silent_s = time.monotonic() - self._writer.turned_at
         if silent_s < _SILENT_S:
+            if self._silent and self._writer.waits_for is None:
+                metrics.paused(None)
+                self._mirror(self._next_offsets(), None)
             self._silent = False
         elif not self._silent:
             self._silent = True
             _log.warning("the sink has not answered", for_s=round(silent_s))
             metrics.paused("no_answer")
+            self._mirror(self._next_offsets(), "no_answer")
+
+    def _next_offsets(self) -> dict[int, int]:
+        return {p: held.next_offset for p, held in dict(self._store.positions).items()}
+
+    def _mirror(self, next_offsets: dict[int, int], waits_for: str | None) -> None:
+        """Kafka hears of both: while the sink cannot be asked, it is who still can."""
+        pause = None
+        if waits_for is not None:
+            pause = Pause(waits_for, time.time_ns() // 1_000, self._settings.worker)
+        self._members.commit(next_offsets, pause)
 
     def _standing(self) -> metrics.Standing:
         positions = dict(self._store.positions)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from apply.batch import Batch, PageWork, Work
-from apply.faults import Refusal
 from apply.mapping.readable import readable_key
 from apply.mapping.types import INDEX, OFFSET, PARTITION_ID, CompiledMapping, Row
-from apply.outcomes import PENDING, Outcome, Reason, RecordFault
+from apply.outcomes import PENDING, Outcome, Reason, RecordFault, Refusal
 
 Coordinates = tuple[int, int, int]
 """Number of the partition id, original offset, index: one record."""

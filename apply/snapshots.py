@@ -15,6 +15,7 @@ import structlog
 from psycopg.types.json import Jsonb
 
 from apply.absence import Absence, forget_presence, share_absent, sweep
+from apply.allowance import allowed
 from apply.batch import UNMAPPED, MarkWork
 from apply.changes import Change
 from apply.ledger import moment
@@ -163,11 +164,9 @@ class Snapshots:
         if found is None:
             return "kept", "first of two listings, since this one can shift"
         absent, living = share_absent(connection, compiled, found)
-        if absent > compiled.spec.absent_max * living:
-            return (
-                "held",
-                f"{absent} of {living} rows are absent, the mapping allows {compiled.spec.absent_max:%}",
-            )
+        share = compiled.spec.absent_max
+        if not allowed(absent, living, share):
+            return "held", f"{absent} of {living} rows are absent, the mapping allows {share:%}"
         return "swept", None
 
     def _absence(

@@ -30,7 +30,8 @@ _INTERNAL_MAX = 5
 """The same unexpected fault so often in a row is no fault of the sink: the process ends."""
 _TIMEOUTS_MAX = 3
 """So often in a row the same batch times out before one record is looked for that does it."""
-Mirror = Callable[[dict[int, int]], None]
+Mirror = Callable[[dict[int, int], str | None], None]
+"""Takes next offsets that are durable, and why the sink takes nothing more; None: it does."""
 Chores = Callable[[Store, datetime], None]
 
 
@@ -47,8 +48,8 @@ class Writer:
         *,
         hit: Hit,
     ) -> None:
-        """`mirror`: next offsets for Kafka, once they are durable. `chores`: what is due beside
-        batches, about once a second."""
+        """`mirror`: where durable offsets are told to Kafka, with what holds them up. `chores`: what
+        is due beside batches, about once a second."""
         self._store, self._ownership, self._inbox = store, ownership, inbox
         self._mirror, self._chores, self._hit = mirror, chores, hit
         self._batch: Batch | None = None
@@ -71,6 +72,11 @@ class Writer:
         if batch is None:
             return {}
         return {p.partition: p.first_ms for p in batch.parts if p.first_ms is not None}
+
+    @property
+    def waits_for(self) -> str | None:
+        """The reason of the sink's trouble that this waits out; None: there is none."""
+        return self._reason
 
     @property
     def alive(self) -> bool:
@@ -137,8 +143,11 @@ class Writer:
             self._report(report.lowered, report.broken)
         self._batch = None
         self._healthy()
-        self._mirror({part.partition: part.end for part in batch.parts if self._holds(part)})
+        self._mirror({part.partition: part.end for part in batch.parts if self._holds(part)}, None)
         self._hit("apply.after_kafka_offset")
+
+    def _next_offsets(self) -> dict[int, int]:
+        return {p: held.next_offset for p, held in self._store.positions.items()}
 
     def _holds(self, part: Part) -> bool:
         held = self._store.positions.get(part.partition)
@@ -172,6 +181,7 @@ class Writer:
             _log.info("going on", after=self._reason)
             self._reason = None
             metrics.paused(None)
+            self._mirror(self._next_offsets(), None)
 
     def _recover(self, error: Exception | None) -> None:
         """Wait and connect until the sink answers; what we hold is read again."""
@@ -197,6 +207,7 @@ class Writer:
             )  # fmt: skip
             self._reason = fault.reason
             metrics.paused(fault.reason)
+            self._mirror(self._next_offsets(), fault.reason)
         low, high = _BACKOFF_S
         self._stop.wait(min(high, low * 2 ** min(self._failures - 1, 10)) * random.uniform(0.5, 1))
 

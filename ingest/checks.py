@@ -54,7 +54,7 @@ class Cluster:
         self._settings = settings
         self._reported = _Reported()
         try:
-            self._admin = AdminClient(config.client(settings, "checks"), error_cb=self._reported)
+            self._admin = AdminClient(config.admin(settings, "checks"), error_cb=self._reported)
         except KafkaException as error:
             raise Refused(f"the properties for Kafka cannot be used: {error}") from error
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Coroutine, Mapping
 
 import structlog
@@ -18,6 +19,7 @@ from ingest.faults import Fenced, Refused, where
 from ingest.ownership import Ownership
 from ingest.partition_log import PartitionLog
 from ingest.restore import Restored
+from ingest.rivals import Rivals
 from ingest.surroundings import Surroundings
 from schemas.log.reader import LogUnavailable
 
@@ -42,6 +44,8 @@ class Owner:
         self._pollers, self._open_log, self._on_end = pollers, open_log, on_end
         self._stop = asyncio.Event()
         self._faults = 0
+        settings = around.settings
+        self._rivals = Rivals(settings.worker, settings.prefix, settings.session_timeout_ms / 1000)
         self.unfinished: list[str] = sorted(pollers)
         self.blocked: list[str] = []
 
@@ -65,16 +69,7 @@ class Owner:
                 await self._own()
                 return
             except Fenced as error:
-                metrics.FENCED.inc()
-                _log.warning(
-                    "fenced",
-                    partition=self.partition,
-                    error=str(error),
-                    hint="another worker took this partition over, or the broker timed our "
-                    "transaction out; if it goes on, a second deployment uses the prefix "
-                    f"{self._around.settings.prefix}",
-                )
-                wait_s = self._around.settings.session_timeout_ms / 1000
+                wait_s = self._fenced(error)
             except Refused:
                 raise
             except Exception as error:
@@ -92,6 +87,16 @@ class Owner:
                 )
             await self._pause(wait_s)
 
+    def _fenced(self, error: Fenced) -> float:
+        """Says what it means; returns how long to stay away. Refused in a run that must end."""
+        metrics.FENCED.inc()
+        wait_s, hint = self._rivals.fenced(time.monotonic()), self._rivals.hint()
+        if self._rivals.count > _FAULTS_OF_ONCE and not self._around.pace.endless:
+            raise Refused(f"log partition {self.partition}: {hint}") from error
+        say = _log.error if self._rivals.lasting else _log.warning
+        say("fenced", partition=self.partition, error=str(error), hint=hint, wait_s=wait_s)
+        return wait_s
+
     async def _own(self) -> None:
         log = self._open_log()
         try:
@@ -100,6 +105,7 @@ class Owner:
                 log.abandon()
                 return
             metrics.RESTORES.inc()
+            self._rivals.found(restored.worker)
             metrics.FALL_BACKS.inc(len(restored.fall_backs))
             restore_log.report(self.partition, restored.fall_backs)
             for head in restored.heads.values():

@@ -67,6 +67,7 @@ class Restored:
     `floor_observations`, `floor_checkpoints`: no record of ours may be delivered at or below these.
     `heal`: a first transaction must write all of it again. `ghosts`: partition ids that stand only
     in a transaction without a marker. `appended_at`: last known append, in microseconds.
+    `worker`: who wrote the newest checkpoint.
     """
 
     states: Mapping[str, StreamState]
@@ -77,6 +78,7 @@ class Restored:
     ghosts: tuple[str, ...] = ()
     fall_backs: tuple[FallBack, ...] = field(default=())
     appended_at: int | None = None
+    worker: str | None = None
 
 
 def judge(named: Named, low: int, stable_end: int, found: Found | None) -> Verdict:
@@ -92,6 +94,12 @@ def judge(named: Named, low: int, stable_end: int, found: Found | None) -> Verdi
         return Verdict.ABSENT
     same = found.key == named.key and found.value is not None
     return Verdict.THERE if same else Verdict.LOST
+
+
+def last_worker(newest: Iterable[SourceCheckpoint]) -> str | None:
+    """Who wrote the newest of these checkpoints; None if there is none."""
+    last = max(newest, key=lambda checkpoint: checkpoint.written_at, default=None)
+    return None if last is None else last.worker
 
 
 def highest(newest: Iterable[SourceCheckpoint]) -> Named | None:

@@ -66,6 +66,7 @@ class LogState:
             ghosts=ghosts,
             fall_backs=fall_backs,
             appended_at=None if self._appended_ms is None else self._appended_ms * 1000,
+            worker=restore.last_worker(newest.values()),
         )
 
     # -- checkpoints -----------------------------------------------------------------------------

@@ -133,6 +133,7 @@ class Relay:
             if number == 0:
                 if once:
                     return
+                self._producer.poll(0)  # what the client says while it is idle
                 stop.wait(_IDLE_S)
 
     def publish(self, connection: psycopg.Connection[dict[str, Any]]) -> int:

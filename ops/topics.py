@@ -7,13 +7,14 @@ what to do. Never alters or deletes an existing topic: that is the operator's de
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from schemas.log import config
+from ops.facts.log import KafkaUnreachable, connect
 from schemas.settings import Settings
 
 _TIMEOUT_S = 30.0
@@ -64,11 +65,11 @@ class TopicPlan:
     settings: tuple[Wanted, ...]
 
 
-def topic_plans(settings: Settings, in_sync: int) -> tuple[TopicPlan, ...]:
-    """All topics of a deployment; `in_sync` replicas must hold a record before it counts."""
+def topic_plans(settings: Settings, acknowledged: int) -> tuple[TopicPlan, ...]:
+    """All topics of a deployment; `acknowledged` replicas must hold a record before it counts."""
     largest = str(settings.record_max_bytes + _FRAMING_BYTES)
     common = (
-        Wanted("min.insync.replicas", str(in_sync), "at least"),
+        Wanted("min.insync.replicas", str(acknowledged), "at least"),
         Wanted("unclean.leader.election.enable", "false", "exactly"),
         Wanted("max.message.bytes", largest, "at least"),
     )
@@ -112,7 +113,7 @@ def ensure_topics(settings: Settings) -> list[str]:
     """
     admin, brokers = _admin(settings)
     existing, replication = _existing(admin), _replication(settings, admin, brokers)
-    plans = topic_plans(settings, 2 if replication >= 3 else 1)
+    plans = topic_plans(settings, in_sync(replication))
     faults = [f for plan in plans if plan.name in existing for f in _faults(admin, plan, existing)]
     if faults:
         raise TopicsRefused("\n".join(faults))
@@ -134,7 +135,7 @@ def verify_topics(settings: Settings) -> list[str]:
     admin, brokers = _admin(settings)
     existing, replication = _existing(admin), _replication(settings, admin, brokers)
     faults: list[str] = []
-    for plan in topic_plans(settings, 2 if replication >= 3 else 1):
+    for plan in topic_plans(settings, in_sync(replication)):
         if plan.name in existing:
             faults += _faults(admin, plan, existing)
         else:
@@ -143,10 +144,10 @@ def verify_topics(settings: Settings) -> list[str]:
 
 
 def _admin(settings: Settings) -> tuple[AdminClient, int]:
-    admin = AdminClient(config.client(settings, "topics"))
     try:
+        admin = connect(settings, _TIMEOUT_S)
         brokers = len(admin.list_topics(timeout=_TIMEOUT_S).brokers)
-    except KafkaException as error:
+    except (KafkaUnreachable, KafkaException) as error:
         raise TopicsUnreachable(f"Kafka at {settings.kafka} does not answer: {error}") from error
     return admin, brokers
 
@@ -160,15 +161,25 @@ def _existing(admin: AdminClient) -> dict[str, int]:
     return {name: len(topic.partitions) for name, topic in found.items()}
 
 
+def replicas(asked: int, brokers: int, default: Callable[[], int]) -> int:
+    """As many as the settings ask for; 0: three where there are three brokers, else the default."""
+    if asked:
+        return asked
+    return 3 if brokers >= 3 else default()
+
+
+def in_sync(replication: int) -> int:
+    """How many replicas must hold a record before it counts: one of three may be away."""
+    return 2 if replication >= 3 else 1
+
+
 def _replication(settings: Settings, admin: AdminClient, brokers: int) -> int:
-    """As many as the settings say; else three where there are three brokers, else the default."""
-    if settings.replication:
-        return settings.replication
-    if brokers >= 3:
-        return 3
-    broker = next(iter(admin.list_topics(timeout=_TIMEOUT_S).brokers))
-    found = _describe(admin, ConfigResource(ResourceType.BROKER, str(broker)))
-    return int(found.get("default.replication.factor") or 1)
+    def default() -> int:
+        broker = next(iter(admin.list_topics(timeout=_TIMEOUT_S).brokers))
+        found = _describe(admin, ConfigResource(ResourceType.BROKER, str(broker)))
+        return int(found.get("default.replication.factor") or 1)
+
+    return replicas(settings.replication, brokers, default)
 
 
 def _describe(admin: AdminClient, resource: ConfigResource) -> dict[str, str | None]:

@@ -36,7 +36,10 @@ class Settings(BaseSettings):
         8, ge=1, le=1024, description="of the two log topics; fixed at creation"
     )
     replication: int = Field(
-        0, ge=0, description="replicas of topics; 0 takes the broker's default"
+        0,
+        ge=0,
+        description="replicas of topics; 0: three where there are three brokers or more, else the "
+        "broker's default. With three, two must hold a record before it counts",
     )
     record_max_bytes: int = Field(1_000_000, ge=10_000, description="largest record of the log")
     definitions: Path = Field(Path(), description="folder that holds sources/ and mappings/")

@@ -190,20 +190,22 @@ def _alternative(writer: _Writer, rule: Rule, one: Alternative, name: str) -> li
         lines = [f"{name} = observed[{str(one.path.steps[0])!r}]"]
     else:
         lines = [f"{name} = {_fetch(writer, one.path.root, one.path.steps)}"]
-    if one.pattern is not None:
-        taken = writer.name("take", _taker(one.pattern))
+    if one.pattern is not None or one.prefix is not None:
+        taken = writer.name("take", _taker(one.pattern, one.prefix or ""))
         lines.append(f"if {name} is not None: {name} = {taken}({name})")
     return lines + _finish(writer, rule, name)
 
 
-def _taker(pattern: str) -> Callable[[object], str]:
+def _taker(pattern: str | None, prefix: str) -> Callable[[object], str]:
+    if pattern is None:
+        return lambda value: prefix + as_text(value)
     search = re.compile(pattern).search
 
     def taken(value: object) -> str:
         found = search(as_text(value))
         if found is None or found[1] is None:
             raise ValueFault(Reason.NO_MATCH, "does not match")
-        return found[1]
+        return prefix + found[1]
 
     return taken
 

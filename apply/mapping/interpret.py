@@ -179,7 +179,7 @@ def _read(rule: Rule, value_of: Callable[[Path], object], if_missing: Reason) ->
         for alternative in rule.paths:
             value = value_of(alternative.path)
             if value is not MISSING and value is not None:
-                return rule.finish.cast(take(alternative.pattern, value))
+                return rule.finish.cast(take(alternative, value))
     except ValueFault as fault:
         detail = f"{rule.name} {describe(value, shown=rule.shown)} {fault.what}"
         raise _Refused(fault.reason, detail) from None
@@ -196,7 +196,7 @@ def _read_tombstone(rule: Rule, value_of: Callable[[Path], object]) -> Any:
         value = value_of(alternative.path)
         if value is not MISSING and value is not None:
             try:
-                return rule.finish.cast(take(alternative.pattern, value))
+                return rule.finish.cast(take(alternative, value))
             except ValueFault:
                 return None
     return rule.constant

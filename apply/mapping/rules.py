@@ -100,14 +100,17 @@ def _as_column(name: str, of: ColumnType) -> Column:
     return Column(name, of.sql, _COPY_TYPES.get(of.name, of.name))
 
 
-def take(pattern: str | None, value: object) -> object:
-    """What a pattern takes of a value: its group 1. Raises ValueFault."""
-    if pattern is None:
-        return value
-    found = re.search(pattern, as_text(value))
+def take(one: Alternative, value: object) -> object:
+    """What an alternative takes of its value: group 1 of its pattern, behind its prefix.
+
+    Raises ValueFault.
+    """
+    if one.pattern is None:
+        return value if one.prefix is None else one.prefix + as_text(value)
+    found = re.search(one.pattern, as_text(value))
     if found is None or found[1] is None:
-        raise ValueFault(Reason.NO_MATCH, f"does not match the pattern {pattern}")
-    return found[1]
+        raise ValueFault(Reason.NO_MATCH, f"does not match the pattern {one.pattern}")
+    return (one.prefix or "") + found[1]
 
 
 def _revision(spec: RevisionSpec, plan: str) -> Rule | None:

@@ -55,12 +55,19 @@ def load_settings(definitions: Path | None = None, **overrides: Any) -> Settings
 
 
 def _stack_addresses() -> dict[str, str]:
-    """Kafka and Postgres of the local stack of this folder; empty if none was started."""
-    try:
-        note = json.loads(STACK_NOTE.read_text("utf-8"))
-    except (OSError, ValueError):
+    """Kafka and Postgres of the local stack of this folder; empty if none runs.
+
+    A killed `gapless up` leaves its note behind, so a note alone proves nothing.
+    """
+    if not STACK_NOTE.exists():
         return {}
-    return {name: str(note[name]) for name in ("kafka", "postgres") if name in note}
+    from ops.stack.folder import running
+
+    try:
+        found = running(STACK_NOTE.parent)
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return {} if found is None else {"kafka": found.kafka, "postgres": found.postgres}
 
 
 def configure_logging(settings: Settings) -> None:
@@ -69,7 +76,9 @@ def configure_logging(settings: Settings) -> None:
 
     renderer: Any = structlog.processors.JSONRenderer()
     if not settings.log_json:
-        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

@@ -26,7 +26,9 @@ def ingest(
 ) -> None:
     """Fetch what is due from the sources into the log. Needs Kafka, not Postgres.
 
-    Exit code 5: the budget is spent and there is more to do. 6: another --once runs.
+    Exit codes of --once: 0 nothing is left; 1 something is blocked and needs an operator; 2 the
+    budget is not above the reserve; 3 Kafka does not answer; 4 refused; 5 more to do; 6 busy, another
+    member of the group works. Without --once: 0 stopped as asked, 3 and 4 as above.
     """
     from ingest.service import run
     from ops.facts.log import connect

@@ -32,8 +32,8 @@ def status(
 ) -> None:
     """Show each partition id: both checkpoints, lag, coverage, horizons, and what is blocked.
 
-    Works while Kafka or Postgres is down, with what the other one knows.
-    Exit code 3 if neither could be asked.
+    Works while Kafka or Postgres is down, with what the other one knows; what neither knows is
+    unknown, in JSON null. Exit code 3 if neither could be asked.
     """
     from ops import problems
     from ops.facts.ask import Asking
@@ -62,6 +62,7 @@ def _read(settings: Settings, asking: Asking, known: Expected, pattern: str | No
     from fnmatch import fnmatchcase
 
     from ops.status import assemble
+    from ops.status.sink import KIND
 
     log, sink = asking.ask(outcomes=True)
     found = assemble(settings, time.time_ns() // 1000, log, sink, known)
@@ -69,7 +70,8 @@ def _read(settings: Settings, asking: Asking, known: Expected, pattern: str | No
         return found
     kept = tuple(p for p in found.partition_ids if fnmatchcase(p.partition_id, pattern))
     names = {p.partition_id for p in kept}
-    troubles = tuple(t for t in found.troubles if t.partition_id in names)
+    # the sink is everybody's
+    troubles = tuple(t for t in found.troubles if t.partition_id in names or t.kind == KIND)
     return replace(found, partition_ids=kept, troubles=troubles)
 
 

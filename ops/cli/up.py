@@ -12,11 +12,12 @@ import sys
 import time
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ops.stack import Addresses, Stack, StackBusy, StackError
+if TYPE_CHECKING:
+    from ops.stack import Addresses, Stack
 
 _UNREACHABLE = 3
 _BUSY = 6
@@ -45,6 +46,8 @@ def up(
     Exit codes: 0 stopped as asked, 3 a server does not start or ended by itself, 6 a stack already
     runs on this folder.
     """
+    from ops.stack import Stack, StackBusy, StackError
+
     stack = Stack(folder, kafka_port=kafka_port, postgres_port=postgres_port, tell=_say)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)

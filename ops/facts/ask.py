@@ -31,7 +31,7 @@ class Asking:
         Postgres is asked first, so that no applied offset is ahead of the ends.
         """
         sink: SinkFacts | str
-        applied: dict[int, int] = {}
+        applied: dict[int, int] | None = None
         try:
             sink = read_sink(self._settings.postgres, _DAY if outcomes else None)
         except psycopg.Error as error:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
 from ops.facts import log
 from schemas.log.reader import Bounds
 from schemas.records import Control
@@ -15,7 +18,9 @@ from schemas.settings import Settings
 class LogFacts:
     """Facts of the topics. Times in milliseconds are the broker's append times.
 
-    `waiting_since_ms`: partition → append time of the first record that is not applied yet.
+    `waiting_since_ms`: partition → append time of the first record that is not applied yet, or not
+    by what Kafka knows, where Postgres could not be asked.
+    `mirrored`: partition → what apply last told Kafka.
     `open_since_ms`: partition → append time of the oldest record whose transaction is undecided.
     """
 
@@ -27,6 +32,7 @@ class LogFacts:
     waiting_since_ms: dict[int, int] = field(default_factory=dict)
     open_since_ms: dict[int, int] = field(default_factory=dict)
     topic: Mapping[str, str] = field(default_factory=dict)
+    mirrored: dict[int, log.Mirrored] = field(default_factory=dict)
 
 
 class LogWatcher:
@@ -41,8 +47,9 @@ class LogWatcher:
     def read(self, applied: Mapping[int, int] | None = None) -> LogFacts:
         """The facts of now.
 
-        `applied`: partition → next offset to apply, where Postgres could be asked. Raises
-        KafkaUnreachable, TopicsMissing or LogUnavailable; the next read starts over what failed.
+        `applied`: partition → next offset to apply; None: Postgres could not be asked, so what was
+        mirrored to Kafka counts. Raises KafkaUnreachable, TopicsMissing or LogUnavailable; the next
+        read starts over what failed.
         """
         settings = self._settings
         admin = log.connect(settings)
@@ -50,7 +57,10 @@ class LogWatcher:
         many = log.partition_counts(admin, topics)[settings.observations]
         self._follow_checkpoints(log.ends(admin, settings.checkpoints, many))
         ends = log.ends(admin, settings.observations, many)
-        waiting = log.next_records(settings, settings.observations, applied or {}, ends)
+        mirrored = self._mirrored(admin)
+        if applied is None:
+            applied = {number: one.offset for number, one in mirrored.items()}
+        waiting = log.next_records(settings, settings.observations, applied, ends)
         return LogFacts(
             partitions=many,
             ends=ends,
@@ -60,7 +70,16 @@ class LogWatcher:
             waiting_since_ms={number: record.timestamp_ms for number, record in waiting.items()},
             open_since_ms=log.open_since_ms(settings, settings.observations, ends),
             topic=log.topic_settings(admin, settings.observations),
+            mirrored=mirrored,
         )
+
+    def _mirrored(self, admin: AdminClient) -> dict[int, log.Mirrored]:
+        """Best effort, as the mirror itself is: a group that may not be asked tells nothing."""
+        settings = self._settings
+        try:
+            return log.mirrored(admin, settings.apply_group, settings.observations)
+        except (KafkaException, TimeoutError):
+            return {}
 
     def _follow_checkpoints(self, ends: dict[int, Bounds]) -> None:
         if any(self._read_to.get(number, 0) > found.stable_end for number, found in ends.items()):

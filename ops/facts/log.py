@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 
 from schemas import codec
 from schemas.log import config
+from schemas.log.pause import Pause, of_note
 from schemas.log.reader import Bounds, LogRecord, PartitionReader
 from schemas.records import Control, SourceCheckpoint
 from schemas.settings import Settings
@@ -51,7 +52,7 @@ class CheckpointRecord:
 def connect(settings: Settings, timeout_s: float = _CONNECT_S) -> AdminClient:
     """A client of a broker that has answered. Raises KafkaUnreachable."""
     heard: list[str] = []
-    properties: dict[str, Any] = {**config.client(settings, "ops"), "log_level": 0}
+    properties: dict[str, Any] = {**config.admin(settings, "ops"), "log_level": 0}
     properties["error_cb"] = lambda error: heard.append(error.str())
     admin = AdminClient(properties)
     try:
@@ -98,8 +99,16 @@ def ends(admin: AdminClient, topic: str, partitions: int) -> dict[int, Bounds]:
     return {number: Bounds(low[number], stable[number], end[number]) for number in low}
 
 
-def mirrored_offsets(admin: AdminClient, group: str, topic: str) -> dict[int, int]:
-    """Next offsets that a group has committed to Kafka, by partition; empty for an unknown group."""
+@dataclass(frozen=True, slots=True)
+class Mirrored:
+    """What apply last told Kafka of a partition: everything below `offset` was durable by then."""
+
+    offset: int
+    pause: Pause | None = None
+
+
+def mirrored(admin: AdminClient, group: str, topic: str) -> dict[int, Mirrored]:
+    """What a group has committed to Kafka, by partition; empty for an unknown group."""
     futures = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
     try:
         found = _result(futures[group])
@@ -109,10 +118,15 @@ def mirrored_offsets(admin: AdminClient, group: str, topic: str) -> dict[int, in
             return {}
         raise
     return {
-        place.partition: place.offset
+        place.partition: Mirrored(place.offset, of_note(place.metadata))
         for place in found.topic_partitions
         if place.topic == topic and place.offset >= 0
     }
+
+
+def mirrored_offsets(admin: AdminClient, group: str, topic: str) -> dict[int, int]:
+    """Next offsets that a group has committed to Kafka, by partition; empty for an unknown group."""
+    return {number: one.offset for number, one in mirrored(admin, group, topic).items()}
 
 
 def records(

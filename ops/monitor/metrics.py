@@ -22,6 +22,7 @@ STATES = (
 PER_PARTITION_ID: dict[str, str] = {
     "gapless_lag_ingest_seconds": "Age of what ingest has proven complete",
     "gapless_lag_apply_seconds": "Age of the oldest log record that is not applied",
+    "gapless_lag_apply_at_most_seconds": "The same by Kafka's mirror, while Postgres cannot be asked",
     "gapless_lag_apply_records": "Log records behind the applied offset",
     "gapless_lag_seconds": "How much later than scheduled the newest facts are rows",
     "gapless_horizon_provider_seconds": "How long the provider keeps facts, as declared",
@@ -87,10 +88,9 @@ def _whole(families: _Families, status: Status) -> None:
     families.set("gapless_server_up", up, {"server": "postgres"}, float(status.postgres is None))
     read_at = status.read_at / 1e6
     families.set("gapless_monitor_read_timestamp_seconds", "When the status was read", {}, read_at)
-    if status.postgres is None:
-        unsent, dead = float(status.unsent_events), float(status.dead_events)
-        families.set("gapless_outbox_unsent_events", "Events to publish", {}, unsent)
-        families.set("gapless_outbox_dead_events", "Events that nobody could publish", {}, dead)
+    unsent, dead = status.unsent_events, status.dead_events
+    families.set("gapless_outbox_unsent_events", "Events to publish", {}, unsent)
+    families.set("gapless_outbox_dead_events", "Events that nobody could publish", {}, dead)
     for number, since_us in status.open_transactions:
         age_s = max(0.0, (status.read_at - since_us) / 1e6)
         families.set(
@@ -109,6 +109,7 @@ def _partition_id(families: _Families, one: PartitionStatus) -> None:
     values: dict[str, float | None] = {
         "gapless_lag_ingest_seconds": one.ingest_lag_s,
         "gapless_lag_apply_seconds": one.applied.lag_s,
+        "gapless_lag_apply_at_most_seconds": one.applied.lag_at_most_s,
         "gapless_lag_apply_records": one.applied.records_behind,
         "gapless_lag_seconds": one.lag_s,
         "gapless_horizon_provider_seconds": horizons.upstream_s,

@@ -117,6 +117,9 @@ def _row(one: PartitionStatus, now: int) -> str:
             f'<br><span class="quiet">{number(applied.records_behind)} behind, '
             f"{duration(applied.lag_s)}</span>"
         )
+    where = f"{number(applied.next_offset_to_apply)} of {number(applied.end)}"
+    if applied.next_offset_to_apply is None and applied.mirrored is not None:
+        where = f"unknown, at least {number(applied.mirrored)} of {number(applied.end)}"
     covered = "<br>".join(
         f"{moment(c.start_at, now)} .. {moment(c.end_at, now)}"
         + (f' <b class="bad">{c.gaps} gaps</b>' if c.gaps else "")
@@ -128,9 +131,9 @@ def _row(one: PartitionStatus, now: int) -> str:
         f'<tr><th scope="row">{escape(one.partition_id)}</th>'
         f'<td><span class="state {escape(state)}">{escape(one.state)}</span></td>'
         f"<td>{duration(one.lag_s)}</td><td>{claimed}</td>"
-        f"<td>{number(applied.next_offset_to_apply)} of {number(applied.end)}"
+        f"<td>{where}"
         f' <span class="quiet">in {one.partition}</span>{behind}</td>'
-        f"<td>{covered or 'none yet'}</td><td>{one.quarantined or ''}</td>"
+        f"<td>{covered or ('unknown' if one.outcomes is None else 'none yet')}</td><td>{one.quarantined or ''}</td>"
         f"<td>{_share(one)}</td></tr>"
     )
 

@@ -8,7 +8,12 @@ from importlib import resources
 
 import structlog
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    ProcessCollector,
+    generate_latest,
+)
 
 from ops.monitor.metrics import StatusCollector
 from ops.monitor.page import page
@@ -29,6 +34,7 @@ def build(watch: Watch, refresh_s: int) -> web.Application:
     """The application; `watch` is running already."""
     registry = CollectorRegistry()
     registry.register(StatusCollector(watch))
+    ProcessCollector(registry=registry)  # memory, processor time and files of the monitor itself
     style = resources.files("ops.monitor").joinpath("style.css").read_text("utf-8")
 
     async def html(_: web.Request) -> web.Response:

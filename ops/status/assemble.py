@@ -19,6 +19,7 @@ from ops.status.parts import (
     us,
 )
 from ops.status.paused import paused
+from ops.status.sink import pause_of, sink_troubles
 from ops.status.troubles import troubles
 from schemas.keys import split_partition_id
 from schemas.records import SourceCheckpoint
@@ -47,9 +48,12 @@ def assemble(
         kafka=log if isinstance(log, str) else None,
         postgres=sink if isinstance(sink, str) else None,
         partition_ids=found,
-        troubles=tuple(troubles(settings, now_us, found, log_facts, sink_facts, expected)),
-        unsent_events=outbox.get("unsent", 0),
-        dead_events=outbox.get("dead", 0),
+        troubles=(
+            *sink_troubles(sink if isinstance(sink, str) else None, found, log_facts),
+            *troubles(settings, now_us, found, log_facts, sink_facts, expected),
+        ),
+        unsent_events=outbox.get("unsent", 0) if sink_facts else None,
+        dead_events=outbox.get("dead", 0) if sink_facts else None,
         open_transactions=_open_transactions(log_facts),
     )
 
@@ -57,6 +61,13 @@ def assemble(
 def _open_transactions(log: LogFacts | None) -> tuple[tuple[int, int], ...]:
     since_ms = log.open_since_ms if log else {}
     return tuple((number, at_ms * 1000) for number, at_ms in sorted(since_ms.items()))
+
+
+def _both(late_s: float | None, apply_s: float | None) -> float | None:
+    """The lag from source to rows; where only one half is known, what that one alone proves."""
+    if late_s is not None and apply_s is not None:
+        return max(late_s, apply_s)
+    return apply_s or None
 
 
 class _Builder:
@@ -101,8 +112,7 @@ class _Builder:
         if ingest_lag is not None:
             allowed = declared.every_s + declared.settle_s if declared else 0.0
             late = max(0.0, ingest_lag - allowed)
-        lags = [lag for lag in (late, applied.lag_s) if lag is not None]
-        lag = max(lags) if lags else None
+        lag = _both(late, applied.lag_s)
         exceptions = self._rows["exceptions"].get(name, [])
         return PartitionStatus(
             partition_id=name,
@@ -116,15 +126,15 @@ class _Builder:
             snapshots=tuple(snapshot_status(row) for row in self._rows["snapshots"].get(name, [])),
             next_snapshot_at=next_snapshot_at(plans, declared),
             outcomes=self._outcomes(name),
-            quarantined=count(exceptions, "quarantined"),
-            retryable=count(exceptions, "retryable"),
-            pending_marks=len(self._rows["pending_marks"].get(name, [])),
+            quarantined=count(exceptions, "quarantined") if self._sink else None,
+            retryable=count(exceptions, "retryable") if self._sink else None,
+            pending_marks=len(self._rows["pending_marks"].get(name, [])) if self._sink else None,
             horizons=horizons(
                 self._log,
                 number,
                 self._now,
                 ingest_lag,
-                applied.lag_s,
+                applied.lag_at_most_s if applied.lag_s is None else applied.lag_s,
                 next((plan.cursor_age_s for plan in plans if plan.cursor_age_s is not None), None),
                 declared,
             ),
@@ -153,8 +163,14 @@ class _Builder:
             return "unknown"
         if checkpoint is None:
             return "not started"
+        if applied.pause is not None or (applied.lag_at_most_s or 0.0) > _LATE_S:
+            return "blocked"
+        if self._sink is None:
+            return "unknown"
         if checkpoint.not_before is not None and checkpoint.not_before > self._now:
             return "waiting"
+        if applied.next_offset_to_apply is None and applied.records_behind:
+            return "behind"  # there are pages, and nobody has begun to apply them
         allowed = max(_LATE_S, declared.every_s if declared else 0.0)
         return "behind" if lag_s is not None and lag_s > allowed else "flowing"
 
@@ -163,10 +179,17 @@ class _Builder:
         ends = self._log.ends.get(number) if self._log else None
         following = int(row["next_offset_to_apply"]) if row else None
         waiting = self._log.waiting_since_ms.get(number) if self._log else None
-        behind = lag_s = None
+        mirrored = self._log.mirrored.get(number) if self._log else None
+        waited_s = 0.0 if waiting is None else max(0.0, self._now / 1e6 - waiting / 1e3)
+        behind = lag_s = at_most_s = None
         if ends is not None and following is not None:
             behind = max(0, ends.stable_end - following) if waiting is not None else 0
-            lag_s = 0.0 if waiting is None else max(0.0, self._now / 1e6 - waiting / 1e3)
+            lag_s = waited_s
+        elif ends is not None and self._sink is None and mirrored is not None:
+            at_most_s = waited_s
+        elif ends is not None and self._sink is not None:
+            behind = ends.stable_end - ends.low  # nobody has applied anything of it yet
+            lag_s = 0.0 if behind == 0 else None
         return AppliedStatus(
             partition=number,
             next_offset_to_apply=following,
@@ -176,6 +199,9 @@ class _Builder:
             checkpointed_at=us(row["checkpointed_at"]) if row else None,
             owner=row["owner"] if row else None,
             halted=row["halted"] if row else None,
+            mirrored=mirrored.offset if mirrored else None,
+            lag_at_most_s=at_most_s,
+            pause=pause_of(mirrored, row, self._sink is not None),
         )
 
     def _outcomes(self, name: str) -> dict[str, int] | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from schemas.log.pause import Pause
+
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
@@ -52,7 +54,11 @@ class SourceStatus:
 
 @dataclass(frozen=True, slots=True)
 class AppliedStatus:
-    """Where apply stands in the log partition of a partition id. Offsets of the log."""
+    """Where apply stands in the log partition of a partition id. Offsets of the log.
+
+    `mirrored`: everything below it was applied by what Kafka knows; `lag_at_most_s`: by that, where
+    Postgres could not be asked. `pause`: why a worker waits for its sink, as it told Kafka.
+    """
 
     partition: int
     next_offset_to_apply: int | None = None
@@ -62,6 +68,9 @@ class AppliedStatus:
     checkpointed_at: int | None = None
     owner: str | None = None
     halted: dict[str, Any] | None = None
+    mirrored: int | None = None
+    lag_at_most_s: float | None = None
+    pause: Pause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +129,11 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """One partition id. `lag_s`: how much later than its schedule its newest facts are rows."""
+    """One partition id. `lag_s`: how much later than its schedule its newest facts are rows.
+
+    Where Postgres could not be asked `outcomes` is None, and coverage and snapshots are empty
+    because they are unknown.
+    """
 
     partition_id: str
     partition: int
@@ -133,9 +146,9 @@ class PartitionStatus:
     snapshots: tuple[SnapshotStatus, ...] = ()
     next_snapshot_at: int | None = None
     outcomes: dict[str, int] | None = None
-    quarantined: int = 0
-    retryable: int = 0
-    pending_marks: int = 0
+    quarantined: int | None = 0
+    retryable: int | None = 0
+    pending_marks: int | None = 0
     horizons: Horizons = field(default_factory=Horizons)
 
 
@@ -151,6 +164,6 @@ class Status:
     postgres: str | None
     partition_ids: tuple[PartitionStatus, ...]
     troubles: tuple[Trouble, ...]
-    unsent_events: int = 0
-    dead_events: int = 0
+    unsent_events: int | None = 0
+    dead_events: int | None = 0
     open_transactions: tuple[tuple[int, int], ...] = ()

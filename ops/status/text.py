@@ -53,11 +53,7 @@ def _block(one: PartitionStatus, now: int) -> Iterator[str]:
             yield _row("source checkpoint", _plan(plan, now))
     if one.source is None:
         yield _row("source checkpoint", "none yet")
-    applied = one.applied
-    where = f"{number(applied.next_offset_to_apply)} of {number(applied.end)}"
-    lag = f", {duration(applied.lag_s)} behind" if applied.lag_s else ""
-    nobody = "   no worker holds it" if applied.owner is None and applied.records_behind else ""
-    yield _row("applied offset", f"{where} in partition {one.partition}{lag}{nobody}")
+    yield _row("applied offset", applied_text(one))
     for covered in one.coverage:
         holes = f"{covered.gaps} gaps" if covered.gaps else "no gap"
         failed = f"{covered.failed} failed" if covered.failed else "none failed"
@@ -72,7 +68,23 @@ def _block(one: PartitionStatus, now: int) -> Iterator[str]:
             if count or name in ("applied", "superseded", "ignored", "quarantined")
         ]
         yield _row("outcomes, 24 h", "  ".join(shown))
+    elif one.applied.end is not None:
+        yield _row("unknown", "coverage, snapshots, outcomes and exceptions: Postgres has them")
     yield _row("horizons", _horizons(one.horizons))
+
+
+def applied_text(one: PartitionStatus) -> str:
+    """Where apply stands; without Postgres what Kafka's mirror proves, and what it does not."""
+    applied = one.applied
+    place = f"in partition {one.partition}"
+    if applied.next_offset_to_apply is None and applied.mirrored is not None:
+        at_least = f"unknown, at least {number(applied.mirrored)} of {number(applied.end)} {place}"
+        behind_s = applied.lag_at_most_s
+        return f"{at_least}, {duration(behind_s)} behind at most" if behind_s else at_least
+    where = f"{number(applied.next_offset_to_apply)} of {number(applied.end)}"
+    lag = f", {duration(applied.lag_s)} behind" if applied.lag_s else ""
+    nobody = "   no worker holds it" if applied.owner is None and applied.records_behind else ""
+    return f"{where} {place}{lag}{nobody}"
 
 
 def _plan(plan: PlanStatus, now: int) -> str:

@@ -147,7 +147,7 @@ COLUMN: Final = Known(
     advice={"format": "Write `from:`.", "enum": "Write `values:`.", "regex": "Write `pattern:`.",
             "nullable": "Write `required: true` where NULL is a fault."},
 )  # fmt: skip
-ALTERNATIVE: Final = Known(("path", "pattern"))
+ALTERNATIVE: Final = Known(("path", "pattern", "prefix"))
 UNKNOWN_USE: Final = Known(("use",))
 EVENTS: Final = Known(("to", "created", "changed", "deleted"))
 EVENTS_TO: Final = Known(

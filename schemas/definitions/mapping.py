@@ -36,13 +36,14 @@ class ByPlan(Generic[T]):
 class Alternative:
     """One place where a column's value may stand.
 
-    `path: [tags.run_id, {path: occurred_at, pattern: "^(\\d{4}-\\d{2}-\\d{2})"}]` are two of them.
+    `path: [tags.run_id, {path: at, pattern: "^(.{10})", prefix: nightly-}]` are two of them.
     The first whose path leads to a value other than null decides, and nothing after it is looked
     at: if its pattern does not match, that is a fault of the record, not a reason to go on.
     """
 
     path: Path  # root ENTITY, RECORD or OBSERVATION
     pattern: str | None = None  # a regular expression that is searched for; group 1 is taken
+    prefix: str | None = None  # a text put before what was found and taken
 
 
 class RevisionKind(StrEnum):
@@ -130,7 +131,7 @@ class MappingSpec:
     where: Predicate | None = None  # else the outcome is `ignored`
     deleted: Predicate | None = None  # soft delete or tombstone
     absent: str = "delete"  # or keep
-    absent_max: Decimal = Decimal("0.1")  # share of rows; a larger sweep waits for an operator
+    absent_max: Decimal = Decimal("0.1")  # share of rows; a larger sweep of more than a few waits
     subjects: tuple[str, ...] = ()  # columns an erasure looks for
     events: EventsSpec | None = None
     keep_quarantine_s: float = 90 * 86_400.0

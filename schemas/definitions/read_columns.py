@@ -160,7 +160,8 @@ def _alternative(
     if text is None:
         raise Refused
     own = fields.get("pattern", lambda one: read_pattern(reader, one), pattern)
-    return Alternative(_path(reader, fields.entry("path").value, text, column_type), own)
+    prefix = fields.get("prefix", reader.text, None)
+    return Alternative(_path(reader, fields.entry("path").value, text, column_type), own, prefix)
 
 
 def _path(reader: Reader, node: Node, text: str, column_type: ColumnType) -> Path:

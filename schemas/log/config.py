@@ -6,10 +6,16 @@ Security comes from one properties file; what the protocol's safety rests on can
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
+from schemas.log.client_log import CLIENT_LOG, ClientLog
 from schemas.settings import Settings
 
-Properties = dict[str, str | int | float | bool]
+Properties = dict[str, str | int | float | bool | ClientLog]
+AdminProperties = dict[str, str | int | float | bool]
+_CRITICAL = 2
+"""Of syslog. A client that is not polled keeps what it says in memory, and a lost broker is told
+every second: so it says only what ends it. Its calls raise the rest."""
 
 
 class BadKafkaConfig(ValueError):
@@ -54,7 +60,10 @@ def read_properties(file: Path) -> Properties:
 
 
 def client(settings: Settings, role: str) -> Properties:
-    """What every client has; `role` shows in the broker's logs as the client id."""
+    """What every client has; `role` shows in the broker's logs as the client id.
+
+    It must be polled: that is when its own log lines come out.
+    """
     extra = read_properties(settings.kafka_config) if settings.kafka_config else {}
     return {
         "socket.keepalive.enable": True,
@@ -62,10 +71,17 @@ def client(settings: Settings, role: str) -> Properties:
         "socket.timeout.ms": 10_000,
         "allow.auto.create.topics": False,
         "log.connection.close": False,
+        "logger": CLIENT_LOG,
         **extra,
         "bootstrap.servers": settings.kafka,
         "client.id": f"{settings.prefix}{role}.{settings.worker}",
     }
+
+
+def admin(settings: Settings, role: str) -> AdminProperties:
+    """A client that is asked and never polled; what goes wrong comes as an exception."""
+    properties = {**client(settings, role), "log_level": _CRITICAL}
+    return cast(AdminProperties, properties)  # its type does not name the logger, its parser does
 
 
 def transactional(settings: Settings, partition: int) -> Properties:
@@ -77,6 +93,7 @@ def transactional(settings: Settings, partition: int) -> Properties:
     message_ms = min(settings.message_timeout_ms, settings.transaction_timeout_ms // 2)
     return {
         **client(settings, f"ingest-{partition}"),
+        "log_level": _CRITICAL,  # while it is idle nobody polls it
         "transactional.id": settings.transactional_id(partition),
         "transaction.timeout.ms": settings.transaction_timeout_ms,
         "message.timeout.ms": message_ms,

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable
 
 import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from schemas.log import config
+from schemas.log.pause import Pause, to_note
+from schemas.log.seldom import Seldom
 from schemas.settings import Settings
 
 _log = structlog.get_logger(__name__)
@@ -44,7 +47,8 @@ class Membership:
             on_revoked,
             on_error,
         )
-        self._commits: queue.SimpleQueue[dict[int, int]] = queue.SimpleQueue()
+        self._noted = Seldom()
+        self._commits: queue.SimpleQueue[dict[int, tuple[int, str]]] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{role}-group", daemon=True)
 
@@ -57,9 +61,13 @@ class Membership:
         )
         self._thread.start()
 
-    def commit(self, next_offsets: dict[int, int]) -> None:
-        """Mirror next offsets to Kafka, later and best effort: Postgres is what counts."""
-        self._commits.put(next_offsets)
+    def commit(self, next_offsets: dict[int, int], pause: Pause | None = None) -> None:
+        """Mirror next offsets to Kafka, later and best effort: Postgres is what counts.
+
+        `pause`: why nothing more is applied now; it stands beside them until the next commit.
+        """
+        note = to_note(pause)
+        self._commits.put({number: (offset, note) for number, offset in next_offsets.items()})
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """Leave the group, so that others take over at once."""
@@ -73,7 +81,9 @@ class Membership:
                 message = self._consumer.poll(0.1)
                 error = message.error() if message is not None else None
                 if error is not None:
-                    _log.warning("group", error=error.str())
+                    held_back = self._noted.told(error.name(), time.monotonic())
+                    if held_back is not None:
+                        _log.warning("group", error=error.str(), held_back=held_back)
                     self._on_error(error.str())
                 self._mirror()
             self._mirror()
@@ -81,12 +91,15 @@ class Membership:
             self._consumer.close()
 
     def _mirror(self) -> None:
-        merged: dict[int, int] = {}
+        merged: dict[int, tuple[int, str]] = {}
         while not self._commits.empty():
             merged.update(self._commits.get_nowait())
         if not merged:
             return
-        offsets = [TopicPartition(self._topic, p, o) for p, o in merged.items()]
+        offsets = [
+            TopicPartition(self._topic, number, offset, metadata=note)
+            for number, (offset, note) in merged.items()
+        ]
         try:
             self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as error:

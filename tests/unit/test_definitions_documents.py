@@ -172,3 +172,4 @@ def test_shipped_examples() -> None:
     assert run_id.every is not None
     assert [one.path.text for one in run_id.every] == ["tags.run_id", "occurred_at"]
     assert [one.pattern for one in run_id.every] == [None, r"^(\d{4}-\d{2}-\d{2})"]
+    assert [one.prefix for one in run_id.every] == [None, "nightly-"]

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 
 import psycopg
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
 
 from apply.batch import Batch, Part
 from apply.claim import LIVE
@@ -16,10 +18,13 @@ from apply.faults import SinkFault
 from apply.listings import Listings
 from apply.store import Lost, Store
 from apply.versions import by_stream
+from ops.facts.log import mirrored
 from schemas import codec, keys
 from schemas.failpoints import none
+from schemas.log.pause import Pause
 from schemas.log.reader import LogRecord
 from tests.integration.apply.scene import Scene, account, page
+from tests.waiting import wait_until
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -190,20 +195,40 @@ def test_two_workers_share_and_one_takes_over(make_scene: Callable[..., Scene]) 
 
 
 def test_mirrored_offsets_follow_the_sink(scene: Scene) -> None:
-    from confluent_kafka import ConsumerGroupTopicPartitions
-    from confluent_kafka.admin import AdminClient
-
     scene.put(page([account(1)]))
     with scene.applying():
         scene.settle()
     admin = AdminClient({"bootstrap.servers": scene.lane.kafka})
     group = scene.settings.apply_group
     found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
-    mirrored = {p.partition: p.offset for p in found.result(10).topic_partitions}
+    offsets = {p.partition: p.offset for p in found.result(10).topic_partitions}
     number = scene.partition("crm/accounts/north")
-    assert mirrored[number] == scene.value(
+    assert offsets[number] == scene.value(
         "SELECT next_offset_to_apply FROM gapless.position WHERE partition = %s", number
     )
+
+
+def test_kafka_hears_why_apply_waits_and_that_it_goes_on(scene: Scene) -> None:
+    admin = AdminClient({"bootstrap.servers": scene.lane.kafka})
+    number = scene.partition("crm/accounts/north")
+
+    def pause() -> Pause | None:
+        settings = scene.settings
+        found = mirrored(admin, settings.apply_group, settings.observations).get(number)
+        return found.pause if found else None
+
+    scene.put(page([account(1)]))
+    with scene.applying():
+        scene.settle()
+        scene.db.execute("ALTER TABLE accounts RENAME COLUMN balance TO other")
+        scene.put(page([account(2)], number=2))
+        wait_until(lambda: pause() is not None, 30, "the note in Kafka")
+        said = pause()
+        assert said is not None
+        assert (said.reason, said.worker) == ("missing_column", "one")
+        scene.db.execute("ALTER TABLE accounts RENAME COLUMN other TO balance")
+        scene.settle()
+        wait_until(lambda: pause() is None, 30, "the note to be taken back")
 
 
 def test_a_refused_start_says_what_to_do(scene: Scene) -> None:

@@ -158,6 +158,17 @@ def test_a_large_sweep_waits_for_an_operator(scene: Scene) -> None:
     assert scene.value("SELECT count(*) FROM gapless.outbox WHERE effect = 'deleted'") == 10
 
 
+def test_the_first_deletes_of_a_small_table_go(scene: Scene) -> None:
+    listed = listing(MANY[:3])
+    with scene.applying():
+        scene.put(page(MANY[:5]))
+        scene.settle()
+        scene.put(begin("s1"), listed, ended(listed))
+        scene.settle()
+    assert states(scene) == [("s1", "swept", 2)]
+    assert living(scene) == ids(*range(3))
+
+
 def test_an_unreadable_key_withholds_the_sweep(scene: Scene) -> None:
     listed = listing([*MANY[:38], account(1, id=None)])
     with scene.applying():

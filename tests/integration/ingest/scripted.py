@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ingest.emission import Emission, Emit, StreamState
 from schemas.records import Control, Mark, Observation, PassRange, PlanState
-from tests.awaiting import until
+from tests.waiting import until
 
 NEVER = 2**60
 

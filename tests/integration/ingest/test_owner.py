@@ -27,10 +27,10 @@ from schemas import codec
 from schemas.failpoints import Hit, none
 from schemas.records import Control, Mark
 from schemas.settings import Settings
-from tests.awaiting import until
 from tests.integration.ingest import log
 from tests.integration.ingest.scripted import NumberedPages, Source, next_page, obey
 from tests.integration.ingest.test_restore_log import recreate, writer
+from tests.waiting import until
 
 A, B = "src/a", "src/b"
 # what abandoning a fenced producer looks like

@@ -65,6 +65,7 @@ def test_page_metrics_and_health(deployment: Deployment, tmp_path: Path) -> None
         assert f'gapless_lag_apply_records{{partition_id="{OWNER}"}} 0.0' in metrics
         assert f'gapless_horizon_provider_seconds{{partition_id="{OWNER}"}} 2.592e+06' in metrics
         assert f'gapless_quarantined_records{{partition_id="{OWNER}"}} 1.0' in metrics
+        assert "process_resident_memory_bytes" in metrics
         found = json.loads(get(f"{base}/status.json")[1])
         assert found["partition_ids"][0]["partition_id"] == OWNER
         code, text, _ = get(f"{base}/healthz")

@@ -62,6 +62,20 @@ def test_postgres_away(deployment: Deployment) -> None:
     assert "Postgres cannot be asked" in done.stdout
     assert "127.0.0.1:9" in done.stdout
     assert "complete through 2024-01-03" in done.stdout
+    assert "lag unknown" in done.stdout
+    assert "flowing" not in done.stdout
+
+
+def test_what_kafka_knows_of_apply_while_postgres_is_away(deployment: Deployment) -> None:
+    deployment.mirror(deployment.offsets[0])
+    environment = {**deployment.environment, **NO_SINK}
+    found = read(environment, "status")
+    (one,) = found["partition_ids"]
+    assert one["applied"]["mirrored"] == deployment.offsets[0]
+    assert (one["applied"]["next_offset_to_apply"], one["lag_s"]) == (None, None)
+    assert one["applied"]["lag_at_most_s"] > 0
+    assert found["troubles"][0]["kind"] == "sink"
+    assert "Blocked: sink" in run(environment, "status", "shop/*").stdout
 
 
 def test_kafka_away(deployment: Deployment) -> None:

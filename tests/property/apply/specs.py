@@ -99,7 +99,12 @@ def _alternative(dice: Random, of: ColumnType, own: str) -> Alternative:
         )
     pattern = dice.choice(["^([0-9]+)-?", "(a)|b"]) if dice.random() < 0.1 else None
     path = own if dice.random() < 0.7 else dice.choice(PATHS)
-    return Alternative(parse_mapping_path(path), pattern)
+    # of texts only, since before anything else it would mostly be a fault; with dice of its own, so
+    # that what these seeds were chosen to reach is still reached
+    aside = Random(hash(dice.getstate()[1]))
+    prefixed = of == ColumnType("text") and aside.random() < 0.2
+    prefix = aside.choice(["1", "n-"]) if prefixed else None
+    return Alternative(parse_mapping_path(path), pattern, prefix)
 
 
 def _conditions(dice: Random, of: ColumnType) -> dict[str, Any]:

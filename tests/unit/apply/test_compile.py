@@ -107,6 +107,28 @@ def test_the_first_value_decides_even_if_its_pattern_fails() -> None:
     assert fault.reason is Reason.NO_MATCH
 
 
+@pytest.mark.parametrize(
+    ("pattern", "value", "stored"),
+    [
+        ("^([0-9-]{10})", '"2024-03-01T00"', "n-2024-03-01"),
+        (None, '"x"', "n-x"),
+        (None, "7", "n-7"),
+    ],
+)
+def test_a_prefix_stands_before_what_was_taken(
+    pattern: str | None, value: str, stored: str
+) -> None:
+    both: ByPlan[tuple[Alternative, ...]] = ByPlan((
+        Alternative(parse_mapping_path("run")),
+        Alternative(parse_mapping_path("at"), pattern, prefix="n-"),
+    ))  # fmt: skip
+    one = ColumnSpec("v", parse_type("text"), both)
+    records = ('{"id":"a","run":"r"}', f'{{"id":"a","at":{value}}}', '{"id":"a"}')
+    assert values(spec(one), *records) == [("r",), (stored,), (None,)]
+    (fault,) = mapped(spec(one), '{"id":"a","at":true}').faults
+    assert fault.reason is Reason.WRONG_TYPE
+
+
 def test_ordinary_records_take_the_generated_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the numbers of the benchmark would fall without anybody noticing."""
 

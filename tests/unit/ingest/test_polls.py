@@ -9,7 +9,7 @@ from typing import Any
 
 from ingest.emission import Emission, Emit, Poller, StreamState
 from ingest.polls import Polls
-from tests.awaiting import until
+from tests.waiting import until
 
 _US = 1_000_000
 NEVER = 2**60

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import typer
 
+from ingest.process import BLOCKED, BUSY, MORE_TO_DO, OK, REFUSED, UNREACHABLE, USAGE
 from ops.audit.findings import MEANING
+from ops.cli.ingest import ingest
 from ops.cli.main import build_app
 from schemas.failpoints import APPLY, INGEST
 
@@ -24,6 +26,18 @@ def test_every_finding_is_listed() -> None:
     listed = {name for row in text.splitlines() if row.startswith("|")
               for name in re.findall(r"`(\w+)`", row.rsplit("|", 2)[1])}  # fmt: skip
     assert listed == set(MEANING)
+
+
+def test_exit_codes_of_ingest_stand_in_its_help_and_in_the_document() -> None:
+    document = (OPS / "docs/exit-codes.md").read_text("utf-8")
+    listed = {int(code): row for code, row in re.findall(r"^\| (\d+) \|(.*)$", document, re.M)}
+    told = " ".join((ingest.__doc__ or "").split()).split("Exit codes of --once: ")[1]
+    names = dict(re.findall(r"(\d) (\w[^;.]*)", told))
+    codes = (OK, BLOCKED, USAGE, UNREACHABLE, REFUSED, MORE_TO_DO, BUSY)
+    assert {int(code) for code in names} == set(codes) <= set(listed)
+    assert "blocked" in names[str(BLOCKED)] and "blocked" in listed[BLOCKED]
+    assert "reserve" in names[str(USAGE)] and "reserve" in listed[USAGE]
+    assert "more to do" in names[str(MORE_TO_DO)] and "more to do" in listed[MORE_TO_DO]
 
 
 def _verbs(app: typer.Typer) -> set[str]:

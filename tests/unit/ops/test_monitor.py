@@ -79,6 +79,9 @@ def test_what_is_unknown_is_left_out() -> None:
     no_sink = status(sink="refused")
     assert value(no_sink, "gapless_quarantined_records", partition_id=OWNER) is None
     assert value(no_sink, "gapless_outbox_dead_events") is None
+    assert value(no_sink, "gapless_lag_seconds", partition_id=OWNER) is None
+    assert value(no_sink, "gapless_state", partition_id=OWNER, state="unknown") == 1.0
+    assert value(no_sink, "gapless_blocked", kind="sink", partition_id="") == 1.0
     assert value(None, "gapless_monitor_healthy") == 1.0
 
 
@@ -97,7 +100,8 @@ def test_states_blocks_and_open_transactions() -> None:
 def test_every_name_that_is_described_is_used() -> None:
     token = status()
     horizons = replace(token.partition_ids[0].horizons, token_s=120.0, topic_observed_s=1.0)
-    one = replace(token.partition_ids[0], horizons=horizons)
+    applied = replace(token.partition_ids[0].applied, lag_at_most_s=1.0)
+    one = replace(token.partition_ids[0], horizons=horizons, applied=applied)
     names = {m.name for m in registry(replace(token, partition_ids=(one,))).collect()}
     assert set(PER_PARTITION_ID) <= names
 

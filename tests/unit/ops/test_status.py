@@ -298,20 +298,27 @@ def test_open_intervals_and_snapshots_show_how_far_they_are() -> None:
     assert "being read: 7 pages, 700 records so far" in text
 
 
-def test_postgres_away() -> None:
-    found = status(sink="connection refused")
-    (one,) = found.partition_ids
-    assert (found.postgres, one.state, one.ingest_lag_s) == ("connection refused", "flowing", 63.0)
-    assert one.outcomes is None
-    assert "Postgres cannot be asked" in to_text(found)
-
-
 def test_kafka_away() -> None:
     found = status(log="no broker")
     (one,) = found.partition_ids
     assert (found.kafka, one.state, one.source) == ("no broker", "unknown", None)
     assert one.applied.next_offset_to_apply == 48_214
     assert "Kafka cannot be asked" in to_text(found)
+
+
+def test_pages_that_nobody_has_begun_to_apply() -> None:
+    (one,) = status(sink=sink_facts(positions=[])).partition_ids
+    assert (one.state, one.lag_s, one.applied.records_behind) == ("behind", None, 48_214)
+    empty = log_facts(ends={number: Bounds(0, 0, 0) for number in range(8)})
+    (one,) = status(empty, sink_facts(positions=[])).partition_ids
+    assert (one.state, one.lag_s) == ("flowing", 0.0)
+
+
+def test_a_lag_is_not_zero_before_anything_is_complete() -> None:
+    facts = log_facts(checkpoint(plans={"interval": PlanState(definition_hash="h")}))
+    assert status(facts).partition_ids[0].lag_s is None
+    facts.waiting_since_ms = {NUMBER: (NOW - 500 * SECOND) // 1000}
+    assert status(facts).partition_ids[0].lag_s == 500.0
 
 
 def test_a_stream_that_has_not_started() -> None:
@@ -327,7 +334,8 @@ def test_many_partition_ids_get_one_line_each() -> None:
     facts.checkpoints = {
         name: CheckpointRecord(0, 1, checkpoint(partition_id=name)) for name in names
     }
-    found = assemble(Settings(), NOW, facts, sink_facts(), Expected(EXPECTED.streams, (), {}))
+    sink = sink_facts(positions=[position(partition=number) for number in range(8)])
+    found = assemble(Settings(), NOW, facts, sink, Expected(EXPECTED.streams, (), {}))
     lines = to_text(found).splitlines()
     assert len([line for line in lines if line.startswith("shop/orders/t")]) == 30
     assert len(lines) < 45
