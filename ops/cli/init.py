@@ -49,7 +49,8 @@ def init(
     made = starting_point.starting_point(source) if text is None else known.copied(source, text)
     secrets = known.secrets_of("".join(made.values()))
     paths = files.write(folder, made)
-    _written(paths, secrets, _next(source, text is not None, secrets), json)
+    where = "" if definitions is None else f" -d {definitions}"
+    _written(paths, secrets, _next(source, text is not None, secrets, where), json)
 
 
 def _list(shipped: dict[str, str], json: bool) -> None:
@@ -66,14 +67,14 @@ def _list(shipped: dict[str, str], json: bool) -> None:
     )
 
 
-def _next(source: str, copied: bool, secrets: list[str]) -> list[str]:
-    """What to do with the files."""
+def _next(source: str, copied: bool, secrets: list[str], where: str) -> list[str]:
+    """What to do with the files; `where`: the option that names their folder."""
     adapt = "adapt it (tenants, fields, what it assumes)" if copied else "fill it in"
     names = " and ".join(secrets)
     return [
         f"Now {adapt}, set {names}, then look at what it asks and what comes of it:",
-        f"  gapless check {source} --explain",
-        f"  gapless check {source}",
+        f"  gapless check {source} --explain{where}",
+        f"  gapless check {source}{where}",
     ]
 
 

@@ -44,20 +44,25 @@ def write(folder: Path, files: Files) -> list[Path]:
             " Choose another name, another folder (-d FOLDER), or move the file away.",
             REFUSED,
         )
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+    _put(folder, files, "x")
     return [*(folder / name for name in files), *write_schemas(folder)]
 
 
 def write_schemas(folder: Path) -> list[Path]:
-    """The schemas of this version, in place of an earlier one's."""
-    paths = []
-    for name, text in schema_files().items():
+    """The schemas of this version, in place of an earlier one's. Gives their paths."""
+    files = schema_files()
+    _put(folder, files, "w")
+    return [folder / name for name in files]
+
+
+def _put(folder: Path, files: Files, mode: str) -> None:
+    """Raises Stop for what the file system refuses."""
+    for name, text in files.items():
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        paths.append(path)
-    return paths
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open(mode, encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            said = f"{path} cannot be written: {error.strerror}. Choose another folder: -d FOLDER"
+            raise Stop(said, REFUSED) from error

@@ -168,6 +168,19 @@ def test_a_file_says_what_it_takes_for_granted(file: Path) -> None:
 # What a definition assumes, put to the test.
 
 
+def test_stripe_ends_right_though_two_changes_share_their_second(
+    tmp_path: Path, setenv: Callable[[str, str], None]
+) -> None:
+    """Of the events alone the older may stay; the listing is newer than both."""
+    setenv("STRIPE_KEY", stripe.KEY)
+    upstream = stripe.Stripe()
+    upstream.change_twice("cus_b", balance=[-1, -2])
+    synced = sync(tmp_path, "stripe/customers", upstream, setenv)
+    told = [one["data"]["object"] for one in synced.found("interval")]
+    assert [one["balance"] for one in told if one["id"] == "cus_b"] == [-2, -1]
+    assert synced.stored("stripe_customers").rows["cus_b"]["balance"] == -2
+
+
 def test_github_takes_switched_off_issues_for_none(
     tmp_path: Path, setenv: Callable[[str, str], None]
 ) -> None:

@@ -103,6 +103,13 @@ class Stripe:
         listed.reverse()  # newest first
         return self._page(asked, listed)
 
+    def change_twice(self, customer: str, **states: list[Any]) -> None:
+        """Two changes of one customer within one second, an hour ago."""
+        [now] = [one for one in self.customers if one["id"] == customer]
+        for number in range(2):
+            now.update({field: values[number] for field, values in states.items()})
+            self.events.append(_event(20 + number, ago(hours=1), "customer.updated", dict(now)))
+
     def throttled(self) -> Answer:
         error = {"code": "rate_limit", "message": "Too many requests.", "type": "api_error"}
         return Answer({"error": error}, 429, {"Retry-After": "0"})

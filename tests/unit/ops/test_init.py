@@ -37,7 +37,7 @@ def test_a_starting_point_loads_as_it_is(name: str, tmp_path: Path) -> None:
     assert (mapping.source, mapping.stream) == (name, "items")
     variable = f"{name.upper().replace('-', '_')}_TOKEN"
     assert f"set {variable}" in done.output
-    assert f"gapless check {name}" in done.output
+    assert f"gapless check {name} --explain -d {tmp_path}\n" in done.output
 
 
 @pytest.mark.parametrize("name", sorted(shipped()))
@@ -91,6 +91,14 @@ def test_nothing_is_overwritten_and_nothing_half_written(there: str, tmp_path: P
     assert done.exception.problem.exit_code == REFUSED
     assert there in str(done.exception)
     assert _files(tmp_path) == {there: "mine"}
+
+
+def test_a_folder_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "sources").write_text("a file, not a folder")
+    done = init(tmp_path, "shop")
+    assert isinstance(done.exception, Stop)
+    assert "cannot be written" in str(done.exception)
+    assert done.exception.problem.exit_code == REFUSED
 
 
 @pytest.mark.parametrize("words", [(), ("shop", "--list"), ("--list", "--schema"), ("1shop",)])
