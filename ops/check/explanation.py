@@ -22,6 +22,7 @@ from schemas.definitions.source import (
     IntervalSpec,
     Order,
     PlanSpec,
+    SnapshotSpec,
     StreamSpec,
     Tenant,
     Turn,
@@ -124,20 +125,14 @@ class _Explained:
         return "When this window is searched to its end: the next one."
 
     def _first(self) -> Iterator[str]:
-        spec, stream = self._spec, self._stream
-        if isinstance(spec, CursorSpec):
+        if isinstance(self._spec, IntervalSpec):
+            yield from _beginning(self._spec, self._stream)
+        elif self._plan.name == "cursor":
             yield "The feed from its beginning: no cursor is known yet."
-        elif not isinstance(spec, IntervalSpec):
+        elif self._plan.name == "snapshot":
             yield "The whole collection, once the changes have been asked for the first time."
         else:
-            if spec.start_us is not None:
-                yield "The past begins at `start`."
-            elif stream.upstream_retention_s is not None:
-                kept = format_duration(int(stream.upstream_retention_s * _US))
-                yield f"The provider keeps {kept} (`upstream_retention`): the past begins there."
-            width = _length(spec.width_us or AUTO_WIDTH_US)
-            yield f"One window of {width} at most, wider while answers stay small, narrower if not."
-            yield from _ends(spec)
+            yield "Its first question."
 
     def _until(self) -> str:
         pages = self._spec.request.pages
@@ -162,14 +157,24 @@ class _Explained:
                 yield "again for what arrives late (`lookback`)."
             else:
                 yield f"{every} later: from there on."
-        elif isinstance(spec, CursorSpec):
-            yield f"{every} later: from the cursor of the last answer on."
-        else:
+        elif isinstance(spec, SnapshotSpec):
             yield f"Again after {_length(int(spec.every_s * _US))}."
-            listings = spec.listings_needed
-            proof = "a complete listing" if listings == 1 else "two complete listings in a row"
-            verb = "lacks" if listings == 1 else "lack"
-            yield f"What {proof} {verb} counts as deleted, unless the mapping says `absent: keep`."
+            one = spec.listings_needed == 1
+            proof = "a complete listing lacks" if one else "two complete listings in a row lack"
+            yield f"What {proof} counts as deleted, unless the mapping says `absent: keep`."
+        else:
+            yield f"{every} later: from where the last answer left it."
+
+
+def _beginning(spec: IntervalSpec, stream: StreamSpec) -> Iterator[str]:
+    if spec.start_us is not None:
+        yield "The past begins at `start`."
+    elif stream.upstream_retention_s is not None:
+        kept = _length(int(stream.upstream_retention_s * _US))
+        yield f"The provider keeps {kept} (`upstream_retention`): the past begins there."
+    width = _length(spec.width_us or AUTO_WIDTH_US)
+    yield f"One window of {width} at most, wider while answers stay small, narrower if not."
+    yield from _ends(spec)
 
 
 def _ends(spec: IntervalSpec) -> Iterator[str]:

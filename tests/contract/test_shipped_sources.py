@@ -191,6 +191,21 @@ def test_github_takes_switched_off_issues_for_none(
     assert synced.marks("snapshot_complete") == [], "nothing may be swept for it"
 
 
+def test_github_waits_a_minute_where_nothing_is_said(
+    tmp_path: Path, setenv: Callable[[str, str], None]
+) -> None:
+    setenv("GITHUB_TOKEN", github.TOKEN)
+    upstream = github.GitHub()
+    upstream.secondary = True
+    synced = sync(
+        tmp_path, "github/issues/example", upstream, setenv, refuse=frozenset({1}),
+        changes={"concurrency: 2}": "concurrency: 2, wait_max: 10s}"},
+    )  # fmt: skip
+    assert synced.state.not_before is not None
+    wait_s = (synced.state.not_before - synced.served.now_us()) / 1_000_000
+    assert 50 < wait_s <= 60
+
+
 def test_hubspot_waits_for_the_next_day(tmp_path: Path, setenv: Callable[[str, str], None]) -> None:
     setenv("HUBSPOT_TOKEN", hubspot.TOKEN)
     upstream = hubspot.HubSpot()

@@ -64,6 +64,7 @@ class GitHub:
 
     def __init__(self, switched_off: bool = False) -> None:
         self.switched_off = switched_off
+        self.secondary = False
         self.issues = [
             _issue(1, "2024-02-01T10:00:00Z"),
             _issue(2, "2024-05-01T10:00:00Z", state="closed", state_reason="completed",
@@ -94,6 +95,8 @@ class GitHub:
         return self._page(asked, listed)
 
     def throttled(self) -> Answer:
+        if self.secondary:
+            return Answer({"message": "You have exceeded a secondary rate limit."}, 403)
         headers = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1700000000"}
         return Answer({"message": "API rate limit exceeded for user ID 1."}, 403, headers)
 

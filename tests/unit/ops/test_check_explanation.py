@@ -87,7 +87,7 @@ def test_a_feed_is_asked_for_its_identity_first() -> None:
     assert probe == f"GET /{tenant.id}"
     assert first == f"GET /{tenant.id}/_changes?since=0&include_docs=true&limit=500"
     assert "since={cursor}" in second
-    assert "from the cursor of the last answer on" in _why(reasons, "cursor")
+    assert "from where the last answer left it" in _why(reasons, "cursor")
 
 
 @pytest.mark.parametrize("folder", ["ingest", "ops/demo/definitions", "tests/acceptance/github",
