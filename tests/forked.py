@@ -121,5 +121,5 @@ def _child(
     sys.stdout = os.fdopen(1, "w", 1, encoding="utf-8", closefd=False)
     sys.stderr = os.fdopen(2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False)
     sys.argv = ["gapless", *words]
-    module, name = function.split(":")
-    sys.exit(getattr(importlib.import_module(module), name)())
+    module, called = function.split(":")
+    sys.exit(getattr(importlib.import_module(module), called)())

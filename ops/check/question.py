@@ -6,14 +6,16 @@ import json
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from ingest.plans.protocol import Ask, Now
+from ingest.plans.protocol import Ask, Now, Plan, Step
 from ingest.pollers import plans_of
 from ingest.requests import placeholder_values, request_for
 from schemas.definitions.secrets import Reference
 from schemas.definitions.source import Bounds, IntervalSpec, PlanSpec, StreamSpec, Tenant
 from schemas.definitions.templates import RenderError
+from schemas.records import PlanState
 
 _TIMEOUT_S = 30.0
+_STEPS_MAX = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +33,43 @@ def first_question(stream: StreamSpec, tenant: Tenant | None, now_us: int) -> Qu
     """The first question at this time, or why none can be asked."""
     plan = plans_of(stream, tenant, _TIMEOUT_S)[0]
     now = Now(now_us, now_us, now_us)
-    ask = plan.next(plan.begin(plan.adopt(None), now), now)
+    ask = next_ask(plan, plan.begin(plan.adopt(None), now), now)
     spec = stream.plan(plan.name)
-    if not isinstance(ask, Ask) or spec is None:
+    if ask is None or spec is None:
         return "nothing is to be asked: the stream's past has not begun"
     try:
-        values = placeholder_values(ask, spec, tenant, _as_reference)
-        request = request_for(ask, spec, values, _as_reference)
+        request = written(ask, spec, tenant)
     except (RenderError, ValueError) as error:
         return str(error)
-    query = f"?{urlencode(request.params, safe=':,{} ')}" if request.params else ""
-    body = f"  {json.dumps(request.body, ensure_ascii=False)}" if request.body is not None else ""
     return Question(
         partition_id=stream.partition_id(tenant.id if tenant else None),
         plan=plan.name,
         scope=ask.scope,
-        request=f"{request.method} {request.path}{query}{body}",
+        request=request,
         notes=tuple(_notes(spec)),
     )
+
+
+def next_ask(plan: Plan, state: PlanState, now: Now) -> Ask | None:
+    """The plan's next question; steps that need no answer, such as a mark, are taken on the way."""
+    for _ in range(_STEPS_MAX):
+        found = plan.next(state, now)
+        if not isinstance(found, Step):
+            return found
+        state = found.state
+    return None
+
+
+def written(ask: Ask, spec: PlanSpec, tenant: Tenant | None) -> str:
+    """A question as people read it, with secrets as references.
+
+    Raises RenderError or ValueError for a value that cannot be asked for.
+    """
+    values = placeholder_values(ask, spec, tenant, _as_reference)
+    request = request_for(ask, spec, values, _as_reference)
+    query = f"?{urlencode(request.params, safe=':,{} ')}" if request.params else ""
+    body = f"  {json.dumps(request.body, ensure_ascii=False)}" if request.body is not None else ""
+    return f"{request.method} {request.link or request.path}{query}{body}"
 
 
 def _as_reference(reference: Reference) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,11 +23,15 @@ Source = Annotated[
     str | None, typer.Argument(metavar="[SOURCE]", help="A source; else all, without asking.")
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Ask the provider nothing.")]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Say what is asked after what, and why; ask nothing.")
+]
 
 
 def check(
     source: Source = None,
     offline: Offline = False,
+    explain: Explain = False,
     json: context.Json = False,
     definitions: context.Definitions = None,
 ) -> None:
@@ -44,7 +49,10 @@ def check(
     for problem in loaded.problems:
         if problem.severity == "warning" and problem.file in files:
             typer.echo(f"{problem}\n", err=True)
-    told = [_source(settings, loaded, one, offline or source is None) for one in chosen]
+    offline = offline or explain or source is None
+    told = [_source(settings, loaded, one, offline) for one in chosen]
+    if explain:
+        _explain(chosen, told)
     if json:
         context.print_json(told)
     else:
@@ -124,6 +132,21 @@ def _stream(
     return told
 
 
+def _explain(sources: list[SourceSpec], told: list[dict[str, Any]]) -> None:
+    """Adds to every stream what its plans ask, one question after the other."""
+    from ops.check.explanation import explained
+    from schemas.definitions.tenants import current_tenants
+
+    for source, one in zip(sources, told, strict=True):
+        tenant = current_tenants(source)[0] if current_tenants(source) else None
+        for stream, shown in zip(source, one["streams"], strict=True):
+            found = explained(stream, tenant, time.time_ns() // 1000)
+            shown["explanation"] = [
+                {"plan": reason.plan, "question": reason.question, "why": reason.why}
+                for reason in found
+            ]
+
+
 def _answer(page: FirstPage) -> dict[str, Any]:
     if not page.observations:
         return {"records": 0, "empty": page.empty}
@@ -176,6 +199,7 @@ def _stream_lines(stream: dict[str, Any]) -> Iterator[str]:
         yield f"{'No answer':<26} {stream['trouble']}"
         if stream.get("unblocked_by"):
             yield f"  {stream['unblocked_by']}"
+    yield from _explanation_lines(stream)
     answer = stream.get("answer")
     if answer is None:
         return
@@ -191,6 +215,17 @@ def _stream_lines(stream: dict[str, Any]) -> Iterator[str]:
         yield f"  the {answer['empty']} stretches before it had no records"
     for sample in stream["samples"]:
         yield from _sample_lines(sample)
+
+
+def _explanation_lines(stream: dict[str, Any]) -> Iterator[str]:
+    for number, reason in enumerate(stream.get("explanation", ()), 1):
+        if number == 1:
+            yield f"{'What is asked, and why':<26} {stream['partition_id']}, from its beginning"
+        if reason["question"]:
+            yield f"  {reason['plan']}: {reason['question']}"
+        yield from textwrap.wrap(
+            reason["why"], 96, initial_indent="      ", subsequent_indent="      "
+        )
 
 
 def _scope(stream: dict[str, Any]) -> str:

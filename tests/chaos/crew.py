@@ -84,7 +84,7 @@ class Crew:
             del self.running[slot]
             self.frozen.pop(slot, None)
             self.deaths += 1
-            code = worker.process.returncode
+            code = worker.process.poll()
             if code not in _ALLOWED_EXITS:
                 raise Fault(f"{worker.name} ended by itself with {code}\n{worker.log()}")
             self.due[slot] = (now + _AGAIN_S, "")

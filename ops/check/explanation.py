@@ -1,0 +1,193 @@
+"""What one plan would ask from its beginning on, and why: its own questions, with made-up answers. Pure.
+
+The plan itself decides what comes next; only the answers are invented: a full page, then a last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ingest.plans.cursor import CursorPlan
+from ingest.plans.opaque import keep
+from ingest.plans.protocol import Ask, Now, Page, Plan
+from ingest.plans.reach import AUTO_WIDTH_US
+from ingest.pollers import plans_of
+from ops.check.question import next_ask, written
+from schemas.definitions.durations import format_duration
+from schemas.definitions.source import (
+    Bounds,
+    CursorSpec,
+    End,
+    IntervalSpec,
+    Order,
+    PlanSpec,
+    SnapshotSpec,
+    StreamSpec,
+    Tenant,
+    Turn,
+)
+from schemas.definitions.templates import RenderError
+from schemas.records import PlanState
+
+_TIMEOUT_S = 30.0
+_QUESTIONS = 5
+_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One question of a plan, and why it is asked; `question` is empty for what is true of all."""
+
+    plan: str
+    question: str
+    why: str
+
+
+def explained(stream: StreamSpec, tenant: Tenant | None, now_us: int) -> list[Reason]:
+    """The first questions of every plan of a stream, changes first, and what follows them."""
+    found: list[Reason] = []
+    for plan in plans_of(stream, tenant, _TIMEOUT_S):
+        spec = stream.plan(plan.name)
+        assert spec is not None
+        try:
+            found += _Explained(plan, spec, stream, tenant, Now(now_us, now_us, now_us)).reasons()
+        except (RenderError, ValueError) as error:
+            found.append(Reason(plan.name, "", str(error)))
+    return found
+
+
+class _Explained:
+    """One plan, asked and answered."""
+
+    def __init__(
+        self, plan: Plan, spec: PlanSpec, stream: StreamSpec, tenant: Tenant | None, now: Now
+    ) -> None:
+        self._plan, self._spec, self._stream = plan, spec, stream
+        self._tenant, self._now = tenant, now
+
+    def reasons(self) -> Iterator[Reason]:
+        before: Ask | None = None
+        state = self._plan.begin(self._plan.adopt(None), self._now)
+        for _ in range(_QUESTIONS):
+            ask = next_ask(self._plan, state, self._now)
+            if ask is None:
+                break
+            why = self._why(ask, before)
+            yield Reason(self._plan.name, written(ask, self._spec, self._tenant), why)
+            first = before is None or before.probe
+            if before is not None and not first and ask.scope != before.scope:
+                break  # the second window: from here on it goes the same way
+            state = self._answered(ask, last=not first)
+            before = ask
+        yield Reason(self._plan.name, "", " ".join(self._after()))
+
+    def _answered(self, ask: Ask, last: bool) -> PlanState:
+        if ask.probe:
+            assert isinstance(self._plan, CursorPlan)
+            return self._plan.identified(ask, keep("{identity}"), None, self._now).state
+        cursor = keep("{cursor}") if isinstance(self._spec, CursorSpec) else None
+        if last:
+            page = Page(records=0, at=self._now, ended=True, cursor=cursor)
+        else:
+            link = self._turn is Turn.LINK
+            following = "(the link of the answer)" if link else keep("{token}")
+            page = Page(
+                records=1,
+                at=self._now,
+                next=following,
+                cursor=cursor,
+                last_id=keep("{last.id}"),
+                read_ids=lambda: [1],
+                read_compared=lambda: [1],
+            )
+        return self._plan.take(ask, page).state
+
+    @property
+    def _turn(self) -> Turn | None:
+        pages = self._spec.request.pages
+        return None if pages is None else pages.turn
+
+    # Why
+
+    def _why(self, ask: Ask, before: Ask | None) -> str:
+        if ask.probe:
+            return "Whether the collection is the one that the cursor belongs to."
+        if before is None or before.probe:
+            return " ".join(self._first())
+        if ask.page > 1:
+            return f"The next page, {self._until()}."
+        if ask.scope == before.scope:
+            return (
+                "If several pages were turned: they may have shifted meanwhile, so they are turned"
+                " again until one walk finds nothing new."
+            )
+        return "When this window is searched to its end: the next one."
+
+    def _first(self) -> Iterator[str]:
+        if isinstance(self._spec, IntervalSpec):
+            yield from _beginning(self._spec, self._stream)
+        elif self._plan.name == "cursor":
+            yield "The feed from its beginning: no cursor is known yet."
+        elif self._plan.name == "snapshot":
+            yield "The whole collection, once the changes have been asked for the first time."
+        else:
+            yield "Its first question."
+
+    def _until(self) -> str:
+        pages = self._spec.request.pages
+        assert pages is not None
+        if not isinstance(pages.end, End):
+            return "until the answer is as `pages.end` says"
+        where = pages.next.text if pages.next is not None else "pages.next"
+        return {
+            End.NO_NEXT: f"as long as the answer has {where}",
+            End.EMPTY: "until one is empty; a short one is not the last",
+            End.NOTHING_NEW: "until one has no id that the one before lacked",
+            End.TOTAL: "until as many records came as `total` says",
+        }[pages.end]
+
+    def _after(self) -> Iterator[str]:
+        spec, every = self._spec, _length(int(self._stream.schedule.every_s * _US))
+        if isinstance(spec, IntervalSpec):
+            settle = "" if spec.settle_us is None else f" less {_length(spec.settle_us)} (`settle`)"
+            yield f"Windows follow each other up to the provider's clock{settle}."
+            if spec.lookback_us is not None:
+                yield f"{every} later: from there on, and the {_length(spec.lookback_us)} before"
+                yield "again for what arrives late (`lookback`)."
+            else:
+                yield f"{every} later: from there on."
+        elif isinstance(spec, SnapshotSpec):
+            yield f"Again after {_length(int(spec.every_s * _US))}."
+            one = spec.listings_needed == 1
+            proof = "a complete listing lacks" if one else "two complete listings in a row lack"
+            yield f"What {proof} counts as deleted, unless the mapping says `absent: keep`."
+        else:
+            yield f"{every} later: from where the last answer left it."
+
+
+def _beginning(spec: IntervalSpec, stream: StreamSpec) -> Iterator[str]:
+    if spec.start_us is not None:
+        yield "The past begins at `start`."
+    elif stream.upstream_retention_s is not None:
+        kept = _length(int(stream.upstream_retention_s * _US))
+        yield f"The provider keeps {kept} (`upstream_retention`): the past begins there."
+    width = _length(spec.width_us or AUTO_WIDTH_US)
+    yield f"One window of {width} at most, wider while answers stay small, narrower if not."
+    yield from _ends(spec)
+
+
+def _ends(spec: IntervalSpec) -> Iterator[str]:
+    step = _length(spec.granularity_us)
+    if spec.bounds is Bounds.UNKNOWN:
+        yield f"Its ends are asked {step} wider: `bounds` is not declared."
+    elif spec.bounds in (Bounds.OPEN, Bounds.OPEN_CLOSED):
+        yield f"Its start is asked {step} earlier: `bounds` says that it is not included."
+    if spec.order is Order.ASC:
+        yield "Records come oldest first (`order`), which is checked."
+    elif spec.order is Order.DESC:
+        yield "Records come newest first (`order`), which is checked."
+
+
+def _length(us: int) -> str:
+    return format_duration(us)

@@ -1,0 +1,1 @@
+"""Definitions against stand-ins that answer as their providers document it."""
