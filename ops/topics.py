@@ -7,17 +7,26 @@ what to do. Never alters or deletes an existing topic: that is the operator's de
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+    TopicMetadata,
+)
 
 from ops.facts.log import KafkaUnreachable, connect
 from schemas.settings import Settings
 
 _TIMEOUT_S = 30.0
+_KNOWN_S = 60.0
+_LOOK_S = 0.05
 _DAY_MS = 86_400_000
 _MINUTE_MS = 60_000
 # Old bytes of an erased record are gone within this and a cleaning; the proof of an erasure says so.
@@ -119,6 +128,7 @@ def ensure_topics(settings: Settings) -> list[str]:
         raise TopicsRefused("\n".join(faults))
     missing = [plan for plan in plans if plan.name not in existing]
     _create(admin, missing, replication)
+    _wait_until_known(settings, missing)
     created = {plan.name for plan in missing}
     return [
         f"{plan.name}: {'created' if plan.name in created else 'as it must be'}, "
@@ -154,11 +164,14 @@ def _admin(settings: Settings) -> tuple[AdminClient, int]:
 
 def _existing(admin: AdminClient) -> dict[str, int]:
     """Partition counts by topic name."""
+    return {name: len(topic.partitions) for name, topic in _topics(admin).items()}
+
+
+def _topics(admin: AdminClient) -> dict[str, TopicMetadata]:
     try:
-        found = admin.list_topics(timeout=_TIMEOUT_S).topics
+        return admin.list_topics(timeout=_TIMEOUT_S).topics
     except KafkaException as error:
         raise TopicsUnreachable(f"topics cannot be listed: {error}") from error
-    return {name: len(topic.partitions) for name, topic in found.items()}
 
 
 def replicas(asked: int, brokers: int, default: Callable[[], int]) -> int:
@@ -219,6 +232,39 @@ def _wrong_count(plan: TopicPlan, found: int) -> str:
         f"routed by this number, so it is fixed for ever; set GAPLESS_PARTITIONS={found}, or choose "
         "another GAPLESS_PREFIX to begin anew"
     )
+
+
+def _wait_until_known(settings: Settings, created: list[TopicPlan]) -> None:
+    """Brokers learn of a new topic a moment after it was created; who comes next may rely on it.
+
+    Waits until each leads its partitions and tells its settings; an answer of one broker is one
+    broker's, so clusters may still lag, and every reader asks again by itself.
+    """
+    deadline = time.monotonic() + _KNOWN_S
+    waiting = list(created)
+    admin, _ = _admin(settings)
+    while waiting:
+        topics = _topics(admin)
+        waiting = [plan for plan in waiting if not _known(admin, plan, topics.get(plan.name))]
+        if waiting and time.monotonic() > deadline:
+            names = ", ".join(plan.name for plan in waiting)
+            raise TopicsUnreachable(f"created, but after {_KNOWN_S:.0f} s unknown: {names}")
+        if waiting:
+            time.sleep(_LOOK_S)
+
+
+def _known(admin: AdminClient, plan: TopicPlan, found: TopicMetadata | None) -> bool:
+    if found is None or len(found.partitions) != plan.partitions:
+        return False
+    if any(one.leader < 0 for one in found.partitions.values()):
+        return False
+    resource = ConfigResource(ResourceType.TOPIC, plan.name)
+    try:
+        admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource].result()
+    except KafkaException as error:
+        # without the permission to look, the topic is known: somebody refused to tell
+        return error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART
+    return True
 
 
 def _quoted(value: str) -> str:

@@ -41,6 +41,11 @@ def config_of(settings: Settings, topic: str) -> dict[str, str]:
     return {name: entry.value for name, entry in found.items()}
 
 
+def exists(settings: Settings, topic: str) -> bool:
+    admin = AdminClient({"bootstrap.servers": settings.kafka})
+    return topic in admin.list_topics(timeout=10).topics
+
+
 def known_everywhere(settings: Settings) -> bool:
     """Ten answers in a row, whichever broker gives them."""
     try:
@@ -137,9 +142,10 @@ def test_a_missing_one_among_wrong_ones_is_not_created(lane: Lane) -> None:
     alter(settings, settings.observations, "cleanup.policy", "delete")
     admin = AdminClient({"bootstrap.servers": settings.kafka})
     admin.delete_topics([settings.events])[settings.events].result(20)
+    wait_until(lambda: not exists(settings, settings.events), 20, "the deletion to show")
     with pytest.raises(TopicsRefused):
         ensure_topics(settings)
-    assert settings.events not in admin.list_topics(timeout=10).topics
+    assert not exists(settings, settings.events)
 
 
 def test_an_unreachable_broker_is_said(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
