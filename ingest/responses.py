@@ -27,6 +27,7 @@ _RESETS = (
     "ratelimit-reset",
     "x-ratelimit-reset-after",
 )
+_REMAINING = {name: name.replace("reset", "remaining").removesuffix("-after") for name in _RESETS}
 # A reset is either so many seconds away or a time; no API asks to wait for thirty years.
 _EPOCH_FROM_S = 1_000_000_000
 
@@ -87,13 +88,14 @@ def wait_s(answer: Answer, rule: ErrorRule, now: int) -> float | None:
         return told
     if rule.do not in (Action.RATE_LIMITED, Action.RETRY, Action.PARK):
         return None
-    return _usual(answer.headers, now)
+    return _usual(answer.headers, now, refused=rule.do is not Action.RETRY)
 
 
-def _usual(headers: Mapping[str, str], now: int) -> float | None:
+def _usual(headers: Mapping[str, str], now: int, *, refused: bool) -> float | None:
     """Retry-After (the longest of several), else X-RateLimit-Reset, else the RateLimit drafts.
 
-    A header that says nothing readable is passed over.
+    A header that says nothing readable is passed over. A quota that has something left is no
+    reason to wait for its reset; `refused`: for too many requests, so it may be where none says so.
     """
     if "retry-after" in headers:
         told = [_retry_after(part, now) for part in _values(headers["retry-after"])]
@@ -101,12 +103,19 @@ def _usual(headers: Mapping[str, str], now: int) -> float | None:
         if known:
             return max(known)
     for name in _RESETS:
+        if not _used_up(headers.get(_REMAINING[name]), refused=refused):
+            continue
         # of several values the longest, as everywhere: no less is safe
         told = [_until(part, now) for part in _values(headers.get(name, ""))]
         known = [seconds for seconds in told if seconds is not None]
         if known:
             return max(known)
-    return _rate_limit(headers.get("ratelimit"))
+    return _rate_limit(headers.get("ratelimit"), refused=refused)
+
+
+def _used_up(remaining: str | None, *, refused: bool) -> bool:
+    left = None if remaining is None else _seconds(remaining)
+    return refused if left is None else left == 0
 
 
 def _values(header: str) -> list[str]:
@@ -135,7 +144,7 @@ def _retry_after_date(text: str, now: int) -> float | None:
     return _bounded(at.timestamp() - now / SECOND_US)
 
 
-def _rate_limit(header: str | None) -> float | None:
+def _rate_limit(header: str | None, *, refused: bool) -> float | None:
     """`RateLimit: "policy";r=0;t=30, …` (draft), or the older `limit=10, remaining=0, reset=30`.
 
     Of several policies those that are used up count: a daily one with room left resets tomorrow.
@@ -155,7 +164,7 @@ def _rate_limit(header: str | None) -> float | None:
         waits.append(told)
         if _seconds(one.get("r", one.get("remaining"))) == 0:
             spent.append(told)
-    return max(spent or waits, default=None)
+    return max(spent or (waits if refused else []), default=None)
 
 
 def _parameters(policy: str) -> dict[str, str]:

@@ -149,6 +149,31 @@ def test_whatever_a_provider_writes_the_wait_is_none_or_bounded(headers: dict[st
     assert found is None or 0 <= found <= WAIT_MAX_S
 
 
+FAR = str(NOW_S + 3000)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "wait_s"),
+    [
+        (502, {"x-ratelimit-reset": FAR, "x-ratelimit-remaining": "4990"}, None),
+        (502, {"x-ratelimit-reset": FAR}, None),
+        (502, {"x-ratelimit-reset": FAR, "x-ratelimit-remaining": "0"}, 3000),
+        (502, {"ratelimit": '"default";r=50;t=3000'}, None),
+        (502, {"ratelimit": '"default";r=0;t=3000'}, 3000),
+        (502, {"x-ratelimit-reset": FAR, "retry-after": "5"}, 5),
+        (429, {"x-ratelimit-reset": FAR, "x-ratelimit-remaining": "4990"}, None),
+        (429, {"x-ratelimit-reset": FAR, "x-ratelimit-remaining": "0"}, 3000),
+        (429, {"x-ratelimit-reset": FAR, "x-ratelimit-remaining": "none"}, 3000),
+        (429, {"x-ratelimit-reset-after": "9", "x-ratelimit-remaining": "0"}, 9),
+    ],
+)
+def test_a_quota_that_has_something_left_is_not_waited_for(
+    status: int, headers: dict[str, str], wait_s: float | None
+) -> None:
+    """Many providers send their quota with every answer, also with a gateway's 502."""
+    assert judge(Answer(status, headers, lambda: None), (), NOW).wait_s == wait_s
+
+
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=5))
 def test_of_several_waits_the_longest_counts(seconds: list[int]) -> None:
     headers = {"retry-after": ", ".join(map(str, seconds))}
