@@ -14,12 +14,13 @@ from structlog.testing import capture_logs
 
 from ingest.process import OK
 from ingest.service import run
+from schemas import codec
 from schemas.definitions.load import load_folder
+from schemas.log.reader import PartitionReader
 from schemas.records import Observation, SourceCheckpoint
 from schemas.routing import route
 from schemas.settings import Settings
 from tests.conftest import Lane
-from tests.integration.ingest import log
 from tests.integration.ingest.conftest import small_settings, with_topics
 from tests.upstream import Provider
 
@@ -34,7 +35,7 @@ streams:
     get: /t/{tenant.path}/accounts
     params: {changed_from: "{start}", changed_to: "{end}", page_token: "{token}", limit: "{size}"}
     records: body.items
-    pages: {next: body.next_page_token, size: 50}
+    pages: {next: body.next_page_token, size: 50, stable: true}
     plan:
       interval: {time: updated_at, format: rfc3339_ms, start: 2026-01-01, bounds: "[)",
                  settle: 200ms, lookback: none, width: 400d}
@@ -42,6 +43,7 @@ streams:
 """
 NORTH, SOUTH = "{id: n, path: north}", "{id: s, path: south}"
 PARTITIONS = 2
+WAIT_S = 60
 
 
 @pytest.fixture
@@ -69,7 +71,11 @@ class Service:
 
     def checkpoint(self, tenant: str) -> SourceCheckpoint | None:
         owner = f"shop/accounts/{tenant}"
-        return log.checkpoints(self._settings, route(owner, PARTITIONS)).get(owner)
+        newest = None
+        for found in self._log(self._settings.checkpoints, owner):
+            if isinstance(found, SourceCheckpoint) and found.partition_id == owner:
+                newest = found
+        return newest
 
     def complete_before(self, tenant: str) -> str:
         found = self.checkpoint(tenant)
@@ -80,19 +86,26 @@ class Service:
         owner = f"shop/accounts/{tenant}"
         return {
             json.loads(record)["id"]
-            for seen in log.observations(self._settings, route(owner, PARTITIONS))
-            if isinstance(seen.content, Observation) and seen.content.partition_id == owner
-            for record in seen.content.records
+            for found in self._log(self._settings.observations, owner)
+            if isinstance(found, Observation) and found.partition_id == owner
+            for record in found.records
         }
+
+    def _log(self, topic: str, owner: str) -> Iterator[object]:
+        """Up to the end as it stands now: the service writes on, so no end of file would come."""
+        with PartitionReader(self._settings, topic, route(owner, PARTITIONS)) as reader:
+            for record in reader.read(reader.low(), reader.stable_end()):
+                if record.value is not None:
+                    yield codec.decode(record.value)
 
     async def becomes(self, condition: Callable[[], bool], what: str) -> None:
         """Waits on a thread: reading the log blocks, and the service runs on this loop."""
         try:
-            async with asyncio.timeout(40):
+            async with asyncio.timeout(WAIT_S):
                 while not await asyncio.to_thread(condition):  # noqa: ASYNC110 - the log has no event
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            raise TimeoutError(f"not within 40 s: {what}") from None
+            raise TimeoutError(f"not within {WAIT_S} s: {what}") from None
 
 
 @asynccontextmanager
