@@ -56,8 +56,8 @@ class Accesses:
         known = self._known.get(name)
         if known is not None and known[0] == tenant:
             return known[1]
-        access = _build(source, tenant, self.folder, self.now_us, self.deadline)
         self._retire([name])
+        access = _build(source, tenant, self.folder, self.now_us, self.deadline)
         self._known[name] = (tenant, access)
         return access
 

@@ -128,7 +128,7 @@ async def polling(
     budget_s: float | None = None,
     **settings: Any,
 ) -> AsyncIterator[Polled]:
-    """The first stream of a source; `URL` in its text stands for the server."""
+    """The first stream of a source; `URL` in its text stands for the server, `PORT` for its port."""
     provider = Provider(handler)
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", provider.handle)
@@ -136,7 +136,8 @@ async def polling(
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     provider.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    write(folder, dedent(text).replace("URL", provider.url))
+    port = str(runner.addresses[0][1])
+    write(folder, dedent(text).replace("URL", provider.url).replace("PORT", port))
     deadline = None
     if budget_s is not None:
         deadline = Deadline(time.monotonic() + budget_s, (0.0,), 0.0, Tails())
