@@ -57,7 +57,7 @@ class PartitionPoller:
         hit: Hit,
     ) -> None:
         self.partition_id = stream.partition_id(tenant.id if tenant else None)
-        self._stream, self.tenant, self._hit = stream, tenant, hit
+        self._stream, self._tenant, self._hit = stream, tenant, hit
         self._access_of, self._now_us = access_of, now_us
         self._plans = {plan.name: plan for plan in plans}
         self._record_max_bytes = record_max_bytes
@@ -154,7 +154,7 @@ class PartitionPoller:
         spec = self._stream.plan(plan.name)
         assert spec is not None
         try:
-            values = placeholder_values(ask, spec, self.tenant, access.secrets.get)
+            values = placeholder_values(ask, spec, self._tenant, access.secrets.get)
             request = request_for(ask, spec, values, access.secrets.get)
         except (RenderError, ValueError, SecretUnavailable) as error:
             return await self._stall(plan, Stall(str(error), "correct the request"), emit)

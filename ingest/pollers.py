@@ -15,6 +15,7 @@ import structlog
 from ingest.accesses import Accesses
 from ingest.budget import Deadline
 from ingest.emission import Poller
+from ingest.exchange import Access
 from ingest.faults import where
 from ingest.fetcher import PartitionPoller
 from ingest.plans.cursor import CursorPlan
@@ -52,8 +53,9 @@ class Pollers:
         deadline: Deadline | None = None,
         now_us: Callable[[], int] = now_us,
     ) -> None:
-        self._sources = definitions.sources
-        self._settings, self._hit, self._now_us = settings, hit, now_us
+        self.definitions, self.settings = definitions, settings
+        self.hit, self.now_us = hit, now_us
+        self._made: dict[str, tuple[Poller, Tenant | None]] = {}
         self._accesses = Accesses(definitions.folder, now_us, deadline)
         self.tenancy = Tenancy(definitions.sources, time.monotonic)
 
@@ -69,22 +71,31 @@ class Pollers:
         found: dict[str, Poller] = {}
         for source, stream, tenant in self._all():
             owner = stream.partition_id(tenant.id if tenant else None)
-            if route(owner, self._settings.partitions) == partition:
-                before = known.get(owner)
-                same = isinstance(before, PartitionPoller) and before.tenant == tenant
-                found[owner] = before if before and same else self._poller(source, stream, tenant)
+            if route(owner, self.settings.partitions) == partition:
+                found[owner] = self._kept(owner, tenant, known) or self._make(
+                    source, stream, tenant
+                )
         return found
+
+    def access(self, source: SourceSpec, tenant: Tenant | None) -> Access:
+        """How a tenant's data is asked for; built once for each credential.
+
+        Raises SecretUnavailable, RenderError or FetchRefused.
+        """
+        return self._accesses.of(source, tenant)
 
     async def follow(self, on_change: Callable[[], None]) -> None:
         """Reads lists of tenants again when they are due, for as long as any can change."""
+        changed: set[str] = set()
         while (wait_s := self.tenancy.next_look_s) is not None:
             await asyncio.sleep(wait_s)
             try:
-                changed = await self.tenancy.look()
+                changed |= await self.tenancy.look()
                 if changed:
                     on_change()
-                for name in changed:
-                    tenants = self.tenancy.of(self._sources[name])
+                while changed:
+                    name = changed.pop()
+                    tenants = self.tenancy.of(self.definitions.sources[name])
                     await self._accesses.keep(name, {t.id for t in tenants if t is not None})
             except Exception as error:  # a fault of ours must not end the polls
                 _log.error("tenants not followed", error=type(error).__name__, where=where(error))
@@ -95,10 +106,22 @@ class Pollers:
         await self._accesses.close()
 
     def _all(self) -> Iterator[tuple[SourceSpec, StreamSpec, Tenant | None]]:
-        for source in self._sources.values():
+        for source in self.definitions.sources.values():
             for tenant in self.tenancy.of(source):
                 for stream in source:
                     yield source, stream, tenant
+
+    def _kept(
+        self, owner: str, tenant: Tenant | None, known: Mapping[str, Poller]
+    ) -> Poller | None:
+        """The known poller if it was made here for the tenant as it is now."""
+        poller, made_for = self._made.get(owner, (None, None))
+        return poller if poller is known.get(owner) and made_for == tenant else None
+
+    def _make(self, source: SourceSpec, stream: StreamSpec, tenant: Tenant | None) -> Poller:
+        poller = self._poller(source, stream, tenant)
+        self._made[poller.partition_id] = (poller, tenant)
+        return poller
 
     def _poller(
         self, source: SourceSpec, stream: StreamSpec, tenant: Tenant | None
@@ -106,11 +129,11 @@ class Pollers:
         return PartitionPoller(
             stream,
             tenant,
-            lambda: self._accesses.of(source, tenant),
+            lambda: self.access(source, tenant),
             plans_of(stream, tenant, source.limits.timeout_s),
-            record_max_bytes=self._settings.record_max_bytes,
-            now_us=self._now_us,
-            hit=self._hit,
+            record_max_bytes=self.settings.record_max_bytes,
+            now_us=self.now_us,
+            hit=self.hit,
         )
 
 

@@ -149,7 +149,8 @@ def test_pollers_of_tenants_that_stayed_are_the_same(tmp_path: Path) -> None:
     before = pollers.of(0)
     assert sorted(before) == ["shop/events/a", "shop/events/b", "shop/events/c"]
     (tmp_path / "tenants.yaml").write_text("[{id: a, x: 1}, {id: b, x: 2}, {id: d, x: 1}]")
-    again = Pollers(loaded, Settings(partitions=1), none).again(0, before)
+    pollers.tenancy = Tenancy(loaded.sources, Clock())  # which has read nothing yet
+    again = pollers.again(0, before)
     found = change(before, again)
     assert sorted(found.ended) == ["shop/events/b", "shop/events/c"]
     assert sorted(found.begun) == ["shop/events/b", "shop/events/d"]
