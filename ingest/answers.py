@@ -6,7 +6,7 @@ Reads the answer as the definition says; what is no page raises, and the plan ha
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ingest.exchange import Access, Got
 from ingest.http import parsed
@@ -60,7 +60,8 @@ class Reader:
         _refuse_stale(asked)
         steps = tuple(s for s in asked.spec.request.records.steps if isinstance(s, str | int))
         found = split(got.fetched.body, steps, asked.spec.request.read_as)
-        page = cut(self._origin(asked.spec), got, asked.request, found)
+        logged = self._without_credentials(got.fetched.body, found)
+        page = cut(self._origin(asked.spec), got, asked.request, logged)
         return self._page(asked, source_epoch, found, page, at)
 
     def unsplittable(
@@ -75,11 +76,19 @@ class Reader:
         if next_of(got.answer, asked.spec) is None:
             return None
         body = got.fetched.body
-        page = cut(self._origin(asked.spec), got, asked.request, Split(b"", [body]))
+        logged = self._without_credentials(body, Split(b"", [body]))
+        page = cut(self._origin(asked.spec), got, asked.request, logged)
         why = MissingRecord(0, "unsplittable", len(body), hashlib.sha256(body).digest())
         one = Cut([Part(0, page.parts[0].records, [why])], b"", page.url, page.headers)
         at = self._access.clock.now(got.fetched.received_at)
         return self._page(asked, source_epoch, Split(b"", [body]), one, at)
+
+    def _without_credentials(self, body: bytes, found: Split) -> Split:
+        """What is logged of an answer. Its own paths are read from what came: a link may hold some."""
+        scrubber = self._access.secrets.scrubber
+        if scrubber.body(body) is body:
+            return found
+        return replace(found, records=[scrubber.body(record) for record in found.records])
 
     def _origin(self, spec: PlanSpec) -> Origin:
         scrubber = self._access.secrets.scrubber
@@ -117,12 +126,13 @@ class Reader:
         return Answer(answer.status, answer.headers, lambda: parsed(found.envelope))
 
     def _following(self, spec: PlanSpec, answer: Answer, got: Got) -> str | None:
-        """The next token, or the next link made absolute and held to the origin."""
+        """The next token, or the next link made absolute, held to the origin, without secrets."""
         found = next_of(answer, spec)
         pages = spec.request.pages
         if found is None or pages is None or pages.turn is not Turn.LINK:
             return found
-        return self._access.http.within(found, got.url)
+        link = self._access.http.within(found, got.url)
+        return self._access.secrets.scrubber.hidden(link)
 
     def _identified(self, asked: Asked, at: Now) -> Step:
         plan, spec, answer = asked.plan, asked.spec, asked.got.answer

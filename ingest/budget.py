@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from ingest.control import is_paused
@@ -101,6 +102,40 @@ class Tail:
         return max(self._recent, default=0.0)
 
 
-def reserve_s(configured: Iterable[float], persist_s: float, linger_s: float) -> float:
-    """Seconds to keep back: the largest configured, or what storing takes lately if longer."""
-    return max(persist_s + linger_s + SHUTDOWN_S, *configured)
+def reserve_s(
+    configured: Iterable[float], persist_s: float, linger_s: float, fetch_s: float = 0.0
+) -> float:
+    """Seconds to keep back: the largest configured, or what an answer and storing it take lately."""
+    return max((fetch_s + persist_s + linger_s + SHUTDOWN_S, *configured))
+
+
+@dataclass(frozen=True, slots=True)
+class Tails:
+    """What a process learns of itself: times to store a page, times until an answer is whole."""
+
+    persist: Tail = field(default_factory=Tail)
+    fetch: Tail = field(default_factory=Tail)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """The end of a run by a rising clock, and what has to be done before it. All in seconds."""
+
+    ends_at_s: float
+    configured_s: tuple[float, ...]
+    linger_s: float
+    tails: Tails
+
+    @property
+    def last_ask_s(self) -> float:
+        """No request begins from here on."""
+        tails = self.tails
+        kept_s = reserve_s(
+            self.configured_s, tails.persist.upper_s(), self.linger_s, tails.fetch.upper_s()
+        )
+        return self.ends_at_s - kept_s
+
+    @property
+    def answer_by_s(self) -> float:
+        """An answer that is not whole by then could not be stored any more."""
+        return self.ends_at_s - self.tails.persist.upper_s() - self.linger_s - SHUTDOWN_S

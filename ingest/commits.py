@@ -106,6 +106,9 @@ class Commits:
             pages = [next(sizes) for _ in emission.observations]
             for _ in (*emission.marks, *emission.tombstones):
                 next(sizes)
+            for mark in emission.marks:
+                if mark.kind == "interval_complete":
+                    metrics.interval_ended(emission.partition_id, mark.passes)
             records = sum(len(page.records) for page in emission.observations)
             metrics.stored(emission.partition_id, 1 if pages else 0, records, sum(pages))
 

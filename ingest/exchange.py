@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import structlog
 
 from ingest import metrics
-from ingest.auth import AuthFailed, Credential, Proof
+from ingest.auth import Credential, Proof
+from ingest.budget import Deadline
 from ingest.clock import ServerClock
 from ingest.http import Fetched, FetchFailed, FetchRefused, Http, parsed
 from ingest.limits import Limiter
@@ -23,8 +24,10 @@ from ingest.plans.protocol import Refusal, Stall
 from ingest.requests import Request
 from ingest.responses import Answer, Verdict, judge
 from ingest.retry import backoff_s
+from ingest.signing import AuthFailed, SignInLater
 from schemas.definitions.secrets import Secrets, SecretUnavailable
 from schemas.definitions.source import Action, ErrorRule, LimitsSpec
+from schemas.definitions.templates import RenderError
 
 _log = structlog.get_logger(__name__)
 US = 1_000_000
@@ -36,6 +39,7 @@ _REFUSALS = {
     Action.SOURCE_GAP: Refusal.GAP,
 }
 _GATEWAY_TIMEOUT = 504
+_OVERLOADED = (429, 503)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ Outcome = Got | Refusal | WaitUntil | Stall
 class Access:
     """How one credential of a source is asked; shared by its partition ids.
 
-    `asked_time`: the provider was asked for its time alone, once. `ends_at_s`: when this process
+    `asked_time`: the provider was asked for its time alone, once. `deadline`: when this process
     must end, by the monotonic clock; None: never.
     """
 
@@ -77,12 +81,26 @@ class Access:
     now_us: Callable[[], int]
     share: Callable[[], float] = random.random
     asked_time: bool = False
-    ends_at_s: float | None = None
+    deadline: Deadline | None = None
 
     def patience_s(self) -> float:
-        """The longest wait that is sat out; a longer one becomes a time to wait until, durably."""
+        """The longest wait that is sat out; a longer one becomes a time to wait until, durably.
+
+        Negative when nothing may be asked any more.
+        """
         most = self.limits.wait_max_s
-        return most if self.ends_at_s is None else min(most, self.ends_at_s - time.monotonic())
+        if self.deadline is None:
+            return most
+        return min(most, self.deadline.last_ask_s - time.monotonic())
+
+    def left_s(self) -> float | None:
+        """Seconds that an answer may take to be stored in time; None: as long as any may."""
+        return None if self.deadline is None else self.deadline.answer_by_s - time.monotonic()
+
+    async def close(self) -> None:
+        """Ends its connections, after a token that is being renewed."""
+        await self.credential.close()
+        await self.http.close()
 
 
 class Exchange:
@@ -102,6 +120,7 @@ class Exchange:
         self._access, self._request, self._rules = access, request, rules
         self._can_split, self._sole = can_split, sole
         self._slow = False
+        self._hurried = False
         self._refreshed = False
         self._why = ""
 
@@ -112,13 +131,21 @@ class Exchange:
             try:
                 outcome = await self._once(attempt)
             except FetchFailed as error:
+                metrics.FETCHES.labels(access.source, "failed").inc()
+                if error.slow and self._hurried:
+                    return self._until(0, "no time is left to store an answer")
+                if error.slow:
+                    access.limiter.overloaded(access.limits.timeout_s)
                 if error.slow and self._can_split:
                     return Refusal.SLOW
                 self._slow = error.slow
                 self._why = str(error)
-                metrics.FETCHES.labels(access.source, "failed").inc()
                 outcome = await self._pause(attempt)
-            except (FetchRefused, SecretUnavailable, AuthFailed) as error:
+            except SignInLater as error:
+                metrics.FETCHES.labels(access.source, "failed").inc()
+                self._why = str(error)
+                outcome = await self._pause(attempt, error.wait_s)
+            except (FetchRefused, SecretUnavailable, RenderError, AuthFailed) as error:
                 metrics.FETCHES.labels(access.source, "refused").inc()
                 return Stall(self._scrubbed(str(error)), _help_for(error))
             if outcome is not None:
@@ -131,26 +158,29 @@ class Exchange:
             passing=True,
         )
 
-    async def _pause(self, attempt: int) -> Outcome | None:
+    async def _pause(self, attempt: int, told_s: float | None = None) -> Outcome | None:
         """Before an attempt after one without an answer; None: it is over."""
+        wait = max(backoff_s(attempt, self._access.share()), told_s or 0.0)
+        if wait > self._access.patience_s():
+            return self._until(wait, self._scrubbed(self._why))
         if attempt == self._access.limits.attempts:
             return None
-        wait = backoff_s(attempt, self._access.share())
-        if wait > self._access.patience_s():
-            return self._until(wait, self._why)
         await asyncio.sleep(wait)
         return None
 
     async def _once(self, attempt: int) -> Outcome | None:
         """One request; None: try again (any wait is over)."""
         access = self._access
+        pause_s = access.limiter.pause_s
+        if pause_s > access.patience_s():
+            why = "this credential was throttled" if pause_s else "no time is left to ask"
+            return self._until(pause_s, why)
         async with access.limiter.turn():
             proof = await access.credential.proof()
             got = await self._fetch(proof)
         verdict = judge(got.answer, self._rules, self._server_now(got.fetched))
         metrics.fetched(access.source, verdict.action.value, got.fetched.elapsed_us / US)
-        if verdict.action is not Action.RATE_LIMITED:
-            access.limiter.answered()
+        self._learn(verdict, got)
         if verdict.action is Action.SUCCESS:
             return got
         if verdict.action is Action.TREAT_AS_EMPTY:
@@ -160,6 +190,18 @@ class Exchange:
         self._why = f"{self._request.method} answered {got.answer.status}"
         self._slow = got.answer.status == _GATEWAY_TIMEOUT
         return await self._react(verdict, got, attempt, proof)
+
+    def _learn(self, verdict: Verdict, got: Got) -> None:
+        """What the answer says of how hard the provider may be asked."""
+        access, elapsed_s = self._access, got.fetched.elapsed_us / US
+        if access.deadline is not None:
+            access.deadline.tails.fetch.note(elapsed_s)
+        if verdict.action is Action.RATE_LIMITED:
+            metrics.THROTTLES.labels(access.source).inc()  # the wait follows
+        elif got.answer.status in _OVERLOADED:
+            access.limiter.overloaded(elapsed_s)
+        elif got.answer.status < 500:
+            access.limiter.answered(elapsed_s)
 
     async def _react(
         self, verdict: Verdict, got: Got, attempt: int, proof: Proof
@@ -180,19 +222,21 @@ class Exchange:
         if action is Action.RATE_LIMITED or action is Action.RETRY:
             if self._slow and self._can_split:
                 return Refusal.SLOW
-            return await self._again(verdict, status, attempt)
+            return await self._again(verdict, got, attempt)
         return Stall(
             f"the provider answered {status}, which no rule names",
             "correct the request; or say in `errors` what this answer means",
         )
 
-    async def _again(self, verdict: Verdict, status: int, attempt: int) -> Outcome | None:
+    async def _again(self, verdict: Verdict, got: Got, attempt: int) -> Outcome | None:
         access, throttled = self._access, verdict.action is Action.RATE_LIMITED
-        wait = verdict.wait_s
-        if wait is None:
-            wait = backoff_s(attempt, access.share())
+        status, wait = got.answer.status, verdict.wait_s
+        if wait is None or attempt > 1:
+            # who is told "at once" again and again is not believed for ever
+            wait = max(wait or 0.0, backoff_s(attempt, access.share()))
         if throttled:
-            access.limiter.throttled(max(0.0, min(wait, access.limits.wait_max_s)))
+            elapsed_s = got.fetched.elapsed_us / US
+            access.limiter.throttled(min(wait, access.limits.wait_max_s), elapsed_s)
         if wait > access.patience_s():
             return self._until(wait, f"the provider asks to wait ({status})")
         if attempt == access.limits.attempts:
@@ -204,7 +248,12 @@ class Exchange:
 
     async def _fetch(self, proof: Proof) -> Got:
         access, request = self._access, self._request
-        url = request.link or access.http.url_of(request.path)
+        if request.link is None:
+            url = access.http.url_of(request.path)
+        else:
+            url = access.secrets.scrubber.restored(request.link)
+        left_s = access.left_s()
+        self._hurried = left_s is not None and left_s < access.limits.timeout_s
         fetched = await access.http.fetch(
             request.method,
             url,
@@ -212,6 +261,7 @@ class Exchange:
             headers={**request.headers, **proof.headers},
             body=request.body,
             proof_params=proof.params,
+            timeout_s=left_s,
         )
         if fetched.server_time is not None:
             access.clock.observe(fetched.requested_at, fetched.received_at, fetched.server_time)
@@ -232,7 +282,7 @@ def _help_for(error: Exception) -> str:
     if isinstance(error, SecretUnavailable):
         return "set what the reference names"
     if isinstance(error, AuthFailed):
-        return "correct `auth`, or the secrets that it refers to"
+        return error.unblocked_by
     return "correct the definition, or the provider answering rightly"
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlencode
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -128,15 +129,25 @@ class Http:
         params: list[tuple[str, str]] | None = None,
         headers: Mapping[str, str] | None = None,
         body: object | None = None,
+        form: Mapping[str, str] | None = None,
         proof_params: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
     ) -> Fetched:
-        """One answer, redirects within the origin followed. Raises FetchFailed or FetchRefused."""
+        """One answer, redirects within the origin followed. Raises FetchFailed or FetchRefused.
+
+        `body` is sent as JSON, `form` as a form; `timeout_s` shortens the time-out, never raises it.
+        """
         target = URL(url, encoded=True)
-        asked = [*(params or []), *(proof_params or {}).items()]
+        proof = proof_params or {}
+        asked = [*(params or []), *proof.items()]
         if asked:
-            target = target.update_query([*target.query.items(), *asked])
+            # a link may repeat the key that it was asked with; one is sent, and it is ours
+            own = [(name, value) for name, value in target.query.items() if name not in proof]
+            target = target.update_query([*own, *asked])
+        content = _content(body, form)
+        limit_s = self._timeout_s if timeout_s is None else min(self._timeout_s, timeout_s)
         for _ in range(REDIRECTS_MAX):
-            fetched = await self._once(method, target, dict(headers or {}), body)
+            fetched = await self._once(method, target, dict(headers or {}), content, limit_s)
             location = fetched.headers.get("location")
             if fetched.status not in (301, 302, 307, 308) or location is None:
                 return fetched
@@ -146,31 +157,37 @@ class Http:
         raise FetchRefused(f"more than {REDIRECTS_MAX} redirects")
 
     async def _once(
-        self, method: str, target: URL, headers: dict[str, str], body: object | None
+        self,
+        method: str,
+        target: URL,
+        headers: dict[str, str],
+        content: tuple[str, bytes] | None,
+        timeout_s: float,
     ) -> Fetched:
         headers.setdefault("Accept", "application/json")
         headers.setdefault("User-Agent", "gapless")
         headers.setdefault("Cache-Control", "no-cache")
-        data = None if body is None else msgspec.json.encode(body)
-        if data is not None:
-            headers.setdefault("Content-Type", "application/json")
+        data = None
+        if content is not None:
+            kind, data = content
+            headers.setdefault("Content-Type", kind)
         requested_at = self._now_us()
         try:
             async with (
-                asyncio.timeout(self._timeout_s),
+                asyncio.timeout(timeout_s),
                 self._client().request(
                     method, target, headers=headers, data=data, allow_redirects=False
                 ) as answer,
             ):
-                content = await self._body(answer)
+                found = await self._body(answer)
                 seen = _headers(answer.headers)
                 return Fetched(
-                    answer.status, seen, content, requested_at, self._now_us(), _server_time(seen)
+                    answer.status, seen, found, requested_at, self._now_us(), _server_time(seen)
                 )
         except aiohttp.ConnectionTimeoutError:
             raise FetchFailed(f"no connection within {CONNECT_S:g} s") from None
         except TimeoutError:
-            raise FetchFailed(f"no whole answer within {self._timeout_s:g} s", slow=True) from None
+            raise FetchFailed(f"no whole answer within {timeout_s:.3g} s", slow=True) from None
         except (aiohttp.ClientError, zlib.error, ConnectionError, OSError) as error:
             raise FetchFailed(f"no whole answer: {type(error).__name__}") from None
         except ValueError as error:
@@ -206,6 +223,13 @@ class Http:
                 proxy=_proxy_for(self.base_url),
             )
         return self._session
+
+
+def _content(body: object | None, form: Mapping[str, str] | None) -> tuple[str, bytes] | None:
+    """Media type and bytes of what is sent."""
+    if form is not None:
+        return "application/x-www-form-urlencoded", urlencode(form).encode()
+    return None if body is None else ("application/json", msgspec.json.encode(body))
 
 
 def _proxy_for(base_url: str) -> str | None:

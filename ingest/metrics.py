@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,6 +17,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import REGISTRY, Collector
 
 from ingest.emission import StreamState
+from schemas.records import PassRange
 
 _US = 1_000_000
 _REASON_CHARACTERS = 80
@@ -29,6 +31,25 @@ FETCHES = Counter(
     "gapless_ingest_fetches_total",
     "Requests to a source by what became of them",
     ["source", "outcome"],
+)
+TOKENS = Counter(
+    "gapless_ingest_token_requests_total",
+    "Requests to a token endpoint by what became of them",
+    ["source", "outcome"],
+)
+THROTTLES = Counter(
+    "gapless_ingest_throttles_total", "Answers that refused for too many requests", ["source"]
+)
+CONCURRENCY = Gauge(
+    "gapless_ingest_concurrency_limit",
+    "Requests that one credential may have in flight now; tenant is empty where all share it",
+    ["source", "tenant"],
+)
+TENANTS = Gauge("gapless_ingest_tenants", "Tenants that are polled", ["source"])
+TENANTS_STALE = Gauge(
+    "gapless_ingest_tenants_stale",
+    "1 while the list of tenants cannot be read and the last good one is used",
+    ["source"],
 )
 # Log side: only what is durable counts.
 PAGES = Counter("gapless_ingest_pages_total", "Pages made durable in the log", ["partition_id"])
@@ -58,6 +79,15 @@ HEALS = Counter("gapless_ingest_heals_total", "Transactions that healed a lost c
 UNAVAILABLE = Counter(
     "gapless_ingest_log_unavailable_total", "Times a partition was closed because the log failed"
 )
+INTERVAL_PAGES = Histogram(
+    "gapless_ingest_interval_pages",
+    "Pages that a complete interval took, walks that were repeated included",
+    ["source"],
+    buckets=(1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000),
+)
+BUDGET_LEFT = Gauge(
+    "gapless_ingest_budget_left_seconds", "What was left of --budget when the last run had ended"
+)
 OWNED = Gauge("gapless_ingest_owned_partitions", "Log partitions that this worker owns")
 BUFFER_BYTES = Gauge("gapless_ingest_buffer_bytes", "Pages fetched and not yet durable")
 
@@ -66,6 +96,18 @@ def fetched(source: str, outcome: str, duration_s: float) -> None:
     """One request to `source` ended after `duration_s` seconds with a fixed word as outcome."""
     FETCH_SECONDS.labels(source).observe(duration_s)
     FETCHES.labels(source, outcome).inc()
+
+
+def interval_ended(partition_id: str, passes: Iterable[PassRange]) -> None:
+    """An interval of one partition id is complete after the pages of these passes."""
+    source = partition_id.partition("/")[0]
+    INTERVAL_PAGES.labels(source).observe(sum(one.last - one.first + 1 for one in passes))
+
+
+def forget_concurrency(source: str, tenant: str | None) -> None:
+    """A credential is used no longer."""
+    with suppress(KeyError):
+        CONCURRENCY.remove(source, tenant or "")
 
 
 def stored(partition_id: str, pages: int, records: int, size_bytes: int) -> None:

@@ -11,7 +11,7 @@ from ingest.exchange import Got
 from ingest.plans.protocol import Ask
 from ingest.requests import Request
 from ingest.split import Part, Split, parts
-from schemas.definitions.secrets import Scrubber
+from schemas.definitions.scrubber import Scrubber
 from schemas.records import Observation
 
 AS_OF_MARGIN_US = 5_000_000

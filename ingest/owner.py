@@ -41,7 +41,8 @@ class Owner:
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self.partition, self._around = partition, around
-        self._pollers, self._open_log, self._on_end = pollers, open_log, on_end
+        self.pollers, self._open_log, self._on_end = pollers, open_log, on_end
+        self._ownership: Ownership | None = None
         self._stop = asyncio.Event()
         self._faults = 0
         settings = around.settings
@@ -52,6 +53,12 @@ class Owner:
     def stop(self) -> None:
         """Ends the polls, finishes what is fetched, gives the partition up."""
         self._stop.set()
+
+    def update(self, pollers: Mapping[str, Poller]) -> None:
+        """From now on these are polled, now and in every later ownership."""
+        self.pollers = pollers
+        if self._ownership is not None:
+            self._ownership.update(pollers)
 
     async def run(self) -> None:
         """Until stopped, or until nothing is awaited any more.
@@ -113,14 +120,16 @@ class Owner:
             _log.info(
                 "owned",
                 partition=self.partition,
-                partition_ids=len(self._pollers),
+                partition_ids=len(self.pollers),
                 restored=len(restored.states),
                 heals=restored.heal,
             )
-            ownership = Ownership(self.partition, self._around, self._pollers, log, restored)
+            ownership = Ownership(self.partition, self._around, self.pollers, log, restored)
+            self._ownership = ownership
             try:
                 await ownership.run(self._stop)
             finally:
+                self._ownership = None
                 self.unfinished, self.blocked = ownership.unfinished, ownership.blocked
                 if ownership.committed > int(restored.heal):
                     self._faults = 0

@@ -21,6 +21,7 @@ from ingest.faults import where
 from ingest.partition_log import PartitionLog
 from ingest.polls import Polls
 from ingest.restore import Restored
+from ingest.roster import change
 from ingest.surroundings import Surroundings
 from schemas.records import Blocked
 
@@ -40,9 +41,13 @@ class Ownership:
         restored: Restored,
     ) -> None:
         self._partition, self._around = partition, around
-        self._pollers, self._restored = pollers, restored
+        self._pollers, self._restored = dict(pollers), restored
+        self._wanted: Mapping[str, Poller] = pollers
+        self._news = asyncio.Event()
         self._buffer = Buffer(around.settings.pages_in_flight, around.bytes)
-        self._commits = Commits(partition, around, log, restored, self._buffer, pollers.keys())
+        self._commits = Commits(
+            partition, around, log, restored, self._buffer, self._pollers.keys()
+        )
         self.latest: dict[str, StreamState] = {}
         """The state after everything emitted so far; not durable yet."""
         self.unfinished: list[str] = sorted(pollers)
@@ -61,8 +66,7 @@ class Ownership:
         Then finishes what is fetched. Raises Fenced, Refused or LogUnavailable.
         """
         polls = Polls(self, self._around.now)
-        news = asyncio.Event()
-        forget = self._around.decisions.listen(news.set)
+        forget = self._around.decisions.listen(self._news.set)
         tasks: list[asyncio.Task[object]] = []
         try:
             if self._restored.heal:
@@ -73,7 +77,7 @@ class Ownership:
                 for name, work in (
                     ("commit", self._commits.run()),
                     ("polls", polls.run()),
-                    ("decisions", self._follow_decisions(polls, news)),
+                    ("news", self._follow_news(polls)),
                     ("stop", stop.wait()),
                 )
             ]
@@ -99,29 +103,46 @@ class Ownership:
 
     async def _start_pollers(self) -> dict[str, Poller]:
         """Gives every poller its state; one that cannot take it is shown and left out."""
-        started: dict[str, Poller] = {}
-        for name, poller in self._pollers.items():
-            known = self._restored.states.get(name)
-            state = self._obeyed(name, _without_internal_fault(known))
-            if state is not None:
-                self.latest[name] = state
-                metrics.CLAIMS.put(name, state, self._around.horizon_of(name))
-            try:
-                poller.restore(state)
-                _ = poller.due_at
-            except Exception as error:
-                _log.error(
-                    "a state cannot be continued",
-                    partition_id=name,
-                    error=type(error).__name__,
-                    where=where(error),
-                )
-                await self._show_fault(name)
-                continue
-            started[name] = poller
-            if state is not None and state is not known:
-                await self.emit(Emission(name, (), (), state, 1))
-        return started
+        return {n: poller for n, poller in self._pollers.items() if await self._start(n, poller)}
+
+    async def _start(self, name: str, poller: Poller) -> bool:
+        known = self.latest.get(name, self._restored.states.get(name))
+        state = self._obeyed(name, _without_internal_fault(known))
+        if state is not None:
+            self.latest[name] = state
+            metrics.CLAIMS.put(name, state, self._around.horizon_of(name))
+        try:
+            poller.restore(state)
+            _ = poller.due_at
+        except Exception as error:
+            _log.error(
+                "a state cannot be continued",
+                partition_id=name,
+                error=type(error).__name__,
+                where=where(error),
+            )
+            await self._show_fault(name)
+            return False
+        if state is not None and state is not known:
+            await self.emit(Emission(name, (), (), state, 1))
+        return True
+
+    def update(self, pollers: Mapping[str, Poller]) -> None:
+        """From now on these are polled; states of others stay where they are."""
+        self._wanted = pollers
+        self._news.set()
+
+    async def _change_pollers(self, polls: Polls) -> None:
+        found = change(self._pollers, self._wanted)
+        for name in found.ended:
+            await polls.remove(name)
+            del self._pollers[name]
+        metrics.CLAIMS.drop(found.ended)
+        for name in found.begun:
+            poller = self._wanted[name]
+            self._pollers[name] = poller
+            if await self._start(name, poller):
+                polls.add(name, poller)
 
     @property
     def endless(self) -> bool:
@@ -189,11 +210,13 @@ class Ownership:
             state = replace(after, control_offset=decision.offset)
         return state
 
-    async def _follow_decisions(self, polls: Polls, news: asyncio.Event) -> None:
+    async def _follow_news(self, polls: Polls) -> None:
+        """Obeys decisions, and lets partition ids come and go, one after the other."""
         while True:
-            await news.wait()
-            news.clear()
-            for name, poller in polls.pollers.items():
+            await self._news.wait()
+            self._news.clear()
+            await self._change_pollers(polls)
+            for name, poller in list(polls.pollers.items()):
                 known = self.latest.get(name, StreamState()).control_offset
                 if not self._around.decisions.after(known, name):
                     continue

@@ -1,6 +1,6 @@
-"""Builds the pollers of a log partition from the definitions, and what they share.
+"""Builds the pollers of a log partition from the definitions, and again when tenants come and go.
 
-One HTTP client, clock and limiter per credential; pollers are fresh for every ownership.
+Pollers are fresh for every ownership; what they ask with is `accesses`' to keep.
 """
 
 from __future__ import annotations
@@ -8,39 +8,24 @@ from __future__ import annotations
 import asyncio
 import secrets as random_secrets
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 
 import structlog
 
-from ingest.auth import Credential
-from ingest.clock import ServerClock
+from ingest.accesses import Accesses
+from ingest.budget import Deadline
 from ingest.emission import Poller
 from ingest.exchange import Access
+from ingest.faults import where
 from ingest.fetcher import PartitionPoller
-from ingest.http import Http, parsed
-from ingest.limits import Limiter
 from ingest.plans.cursor import CursorPlan
 from ingest.plans.interval import IntervalPlan
 from ingest.plans.protocol import Plan
 from ingest.plans.snapshot import SnapshotPlan
-from ingest.requests import says, tenant_values
-from ingest.responses import Answer
+from ingest.requests import says
+from ingest.tenancy import Tenancy
 from schemas.definitions.load import Definitions
-from schemas.definitions.problems import DefinitionError
-from schemas.definitions.secrets import Reference, Secrets
-from schemas.definitions.source import (
-    ApiKeyAuth,
-    BasicAuth,
-    BearerAuth,
-    IntervalSpec,
-    SessionAuth,
-    SourceSpec,
-    StreamSpec,
-    Tenant,
-)
-from schemas.definitions.templates import Template, render_base_url, templates_in
-from schemas.definitions.tenants import current_tenants
+from schemas.definitions.source import IntervalSpec, SourceSpec, StreamSpec, Tenant
 from schemas.failpoints import Hit
 from schemas.routing import route
 from schemas.settings import Settings
@@ -49,6 +34,7 @@ _log = structlog.get_logger(__name__)
 US = 1_000_000
 _SLOW_SHARE = 0.5
 """A first page that takes more than this share of the time-out asks for smaller windows."""
+_AFTER_FAULT_S = 60.0
 
 
 def now_us() -> int:
@@ -56,45 +42,86 @@ def now_us() -> int:
     return time.time_ns() // 1_000
 
 
-@dataclass
 class Pollers:
-    """All partition ids of the definitions. Use from one event loop; close it at the end.
+    """All partition ids of the definitions. Use from one event loop; close it at the end."""
 
-    `ends_at_s`: when the process must end, by the monotonic clock: no wait is sat out beyond it.
-    """
-
-    definitions: Definitions
-    settings: Settings
-    hit: Hit
-    ends_at_s: float | None = None
-    now_us: Callable[[], int] = now_us
-    _accesses: dict[tuple[str, str | None], Access] = field(default_factory=dict)
-    _tenants: dict[str, tuple[Tenant | None, ...]] = field(default_factory=dict)
+    def __init__(
+        self,
+        definitions: Definitions,
+        settings: Settings,
+        hit: Hit,
+        deadline: Deadline | None = None,
+        now_us: Callable[[], int] = now_us,
+    ) -> None:
+        self.definitions, self.settings = definitions, settings
+        self.hit, self.now_us = hit, now_us
+        self._made: dict[str, tuple[Poller, Tenant | None]] = {}
+        self._accesses = Accesses(definitions.folder, now_us, deadline)
+        self.tenancy = Tenancy(definitions.sources, time.monotonic)
 
     def of(self, partition: int) -> Mapping[str, Poller]:
-        """Fresh pollers of every partition id that is routed to log partition `partition`."""
+        """Fresh pollers of every partition id that is routed to log partition `partition`.
+
+        Raises DefinitionError or OSError where tenants are needed that were never readable.
+        """
+        return self.again(partition, {})
+
+    def again(self, partition: int, known: Mapping[str, Poller]) -> Mapping[str, Poller]:
+        """As `of`, with those of `known` whose tenant is the same as it was."""
         found: dict[str, Poller] = {}
-        for source in self.definitions.sources.values():
-            for tenant in self._tenants_of(source):
-                for stream in source:
-                    owner = stream.partition_id(tenant.id if tenant else None)
-                    if route(owner, self.settings.partitions) == partition:
-                        found[owner] = self._poller(source, stream, tenant)
+        for source, stream, tenant in self._all():
+            owner = stream.partition_id(tenant.id if tenant else None)
+            if route(owner, self.settings.partitions) == partition:
+                found[owner] = self._kept(owner, tenant, known) or self._make(
+                    source, stream, tenant
+                )
         return found
+
+    def access(self, source: SourceSpec, tenant: Tenant | None) -> Access:
+        """How a tenant's data is asked for; built once for each credential.
+
+        Raises SecretUnavailable, RenderError or FetchRefused.
+        """
+        return self._accesses.of(source, tenant)
+
+    async def follow(self, on_change: Callable[[], None]) -> None:
+        """Reads lists of tenants again when they are due, for as long as any can change."""
+        changed: set[str] = set()
+        while (wait_s := self.tenancy.next_look_s) is not None:
+            await asyncio.sleep(wait_s)
+            try:
+                changed |= await self.tenancy.look()
+                if changed:
+                    on_change()
+                while changed:
+                    name = changed.pop()
+                    tenants = self.tenancy.of(self.definitions.sources[name])
+                    await self._accesses.keep(name, {t.id for t in tenants if t is not None})
+            except Exception as error:  # a fault of ours must not end the polls
+                _log.error("tenants not followed", error=type(error).__name__, where=where(error))
+                await asyncio.sleep(_AFTER_FAULT_S)
 
     async def close(self) -> None:
         """Ends all connections."""
-        await asyncio.gather(*(access.http.close() for access in self._accesses.values()))
+        await self._accesses.close()
 
-    def _tenants_of(self, source: SourceSpec) -> tuple[Tenant | None, ...]:
-        """The tenants of now; those known before if their file cannot be read."""
-        try:
-            self._tenants[source.name] = current_tenants(source)
-        except (DefinitionError, OSError) as error:
-            if source.name not in self._tenants:
-                raise
-            _log.error("tenants not read again", source=source.name, error=str(error))
-        return self._tenants[source.name]
+    def _all(self) -> Iterator[tuple[SourceSpec, StreamSpec, Tenant | None]]:
+        for source in self.definitions.sources.values():
+            for tenant in self.tenancy.of(source):
+                for stream in source:
+                    yield source, stream, tenant
+
+    def _kept(
+        self, owner: str, tenant: Tenant | None, known: Mapping[str, Poller]
+    ) -> Poller | None:
+        """The known poller if it was made here for the tenant as it is now."""
+        poller, made_for = self._made.get(owner, (None, None))
+        return poller if poller is known.get(owner) and made_for == tenant else None
+
+    def _make(self, source: SourceSpec, stream: StreamSpec, tenant: Tenant | None) -> Poller:
+        poller = self._poller(source, stream, tenant)
+        self._made[poller.partition_id] = (poller, tenant)
+        return poller
 
     def _poller(
         self, source: SourceSpec, stream: StreamSpec, tenant: Tenant | None
@@ -102,66 +129,12 @@ class Pollers:
         return PartitionPoller(
             stream,
             tenant,
-            lambda: self._access(source, tenant),
+            lambda: self.access(source, tenant),
             plans_of(stream, tenant, source.limits.timeout_s),
             record_max_bytes=self.settings.record_max_bytes,
             now_us=self.now_us,
             hit=self.hit,
         )
-
-    def _access(self, source: SourceSpec, tenant: Tenant | None) -> Access:
-        own = tenant is not None and (source.limits.per == "tenant" or _names_tenant(source))
-        name = (source.name, tenant.id if own and tenant is not None else None)
-        if name not in self._accesses:
-            self._accesses[name] = self._build_access(source, tenant)
-        return self._accesses[name]
-
-    def _build_access(self, source: SourceSpec, tenant: Tenant | None) -> Access:
-        """Raises SecretUnavailable, RenderError or FetchRefused; then nothing was opened."""
-        secrets = Secrets(folder=self.definitions.folder)
-
-        def values() -> Mapping[str, object]:
-            return tenant_values(tenant, secrets.get)
-
-        base = source.base_url
-        url = secrets.get(base) if isinstance(base, Reference) else render_base_url(base, values())
-        limits = source.limits
-        http = Http(url, timeout_s=limits.timeout_s, body_max_bytes=limits.body_max_bytes)
-        limiter = Limiter(limits.rate_per_s, limits.concurrency, time.monotonic)
-
-        async def sign_in(path: str, body: object) -> Answer:
-            fetched = await http.fetch("POST", http.url_of(path), body=body)
-            return Answer(fetched.status, fetched.headers, lambda: parsed(fetched.body))
-
-        credential = Credential(source.auth, secrets, values, sign_in, time.monotonic)
-        clock = ServerClock()
-        return Access(
-            source.name,
-            http,
-            credential,
-            limiter,
-            clock,
-            secrets,
-            limits,
-            self.now_us,
-            ends_at_s=self.ends_at_s,
-        )
-
-
-def _names_tenant(source: SourceSpec) -> bool:
-    """Whether the origin or the credential depends on the tenant."""
-    auth = source.auth
-    held: list[object] = [source.base_url]
-    if isinstance(auth, BearerAuth):
-        held.append(auth.token)
-    elif isinstance(auth, BasicAuth):
-        held += [auth.user, auth.password]
-    elif isinstance(auth, ApiKeyAuth):
-        held.append(auth.value)
-    elif isinstance(auth, SessionAuth):
-        held += [auth.post, *templates_in(auth.body)]
-    names = {name for one in held if isinstance(one, Template) for name in one.names}
-    return any(name.startswith("tenant.") for name in names)
 
 
 def plans_of(stream: StreamSpec, tenant: Tenant | None, timeout_s: float) -> tuple[Plan, ...]:

@@ -61,7 +61,7 @@ class Polls:
 
     def __init__(self, keeper: Keeper, now: Callable[[], int]) -> None:
         self._keeper, self._now = keeper, now
-        self.pollers: Mapping[str, Poller] = {}
+        self.pollers: dict[str, Poller] = {}
         self._entries: dict[str, _Entry] = {}
         self._order = itertools.count()
         self._heap: list[tuple[int, int, str]] = []
@@ -71,11 +71,23 @@ class Polls:
 
     def begin(self, pollers: Mapping[str, Poller]) -> None:
         """Plans the first poll of every poller; they must have their states by now."""
-        self.pollers = pollers
         for name, poller in pollers.items():
-            due_at = poller.due_at
-            self._entries[name] = _Entry(poller, due_at, self._keeper.left(name, due_at))
-            self._push(name, self._entries[name])
+            self.add(name, poller)
+
+    def add(self, partition_id: str, poller: Poller) -> None:
+        """Plans the first poll of one more poller, which must have its state by now."""
+        due_at = poller.due_at
+        entry = _Entry(poller, due_at, self._keeper.left(partition_id, due_at))
+        self.pollers[partition_id] = poller
+        self._entries[partition_id] = entry
+        self._push(partition_id, entry)
+        self._wake.set()
+
+    async def remove(self, partition_id: str) -> None:
+        """Ends a running poll for good; does nothing for a partition id that has none."""
+        if partition_id in self._entries:
+            await self.interrupt(partition_id)
+            del self._entries[partition_id], self.pollers[partition_id]
 
     @property
     def unfinished(self) -> list[str]:
@@ -130,7 +142,9 @@ class Polls:
             return None
         while self._heap:
             due_at, _, name = item = heapq.heappop(self._heap)
-            entry = self._entries[name]
+            entry = self._entries.get(name)
+            if entry is None:
+                continue  # removed
             if due_at != entry.due_at or entry.task is not None or entry.held:
                 continue  # rescheduled since: a newer item stands in the heap, or will
             if not self._keeper.awaits(entry.left, due_at):
@@ -165,7 +179,7 @@ class Polls:
         finally:
             entry.task = None
             self._running -= 1
-            if not self._stopped:
+            if not self._stopped and self._entries.get(name) is entry:
                 self._push(name, entry)
             self._wake.set()
 

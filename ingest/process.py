@@ -11,18 +11,19 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import stamina
 import structlog
 
 from ingest import metrics
-from ingest.budget import SHUTDOWN_S, Once, Pace, Steady, Tail, reserve_s
+from ingest.budget import SHUTDOWN_S, Once, Pace, Steady, Tail, Tails, reserve_s
 from ingest.buffer import ByteBudget
 from ingest.checks import Cluster
 from ingest.decisions import Decisions
 from ingest.faults import Refused
 from ingest.metrics import Horizon
+from ingest.roster import Roster
 from ingest.surroundings import Obey, Surroundings
 from ingest.watchdog import Watchdog
 from ingest.worker import PollersOf, Worker
@@ -46,12 +47,17 @@ def now_us() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What this process is for. `reserves_s`: configured reserves of all sources, in seconds."""
+    """What this process is for. `reserves_s`: configured reserves of all sources, in seconds.
+
+    `roster`: how partition ids come and go while a service runs; None: they never do.
+    """
 
     pollers_of: PollersOf
     obey: Obey
     horizon_of: Callable[[str], Horizon]
     reserves_s: Sequence[float]
+    tails: Tails = field(default_factory=Tails)
+    roster: Roster | None = None
 
 
 async def run_process(
@@ -70,10 +76,9 @@ async def run_process(
         return USAGE
     stop = asyncio.Event()
     watchdog = Watchdog()
-    persist = Tail()
     pace: Pace = Steady()
     if once:
-        pace = Once(begun, budget_s, lambda: _reserve_s(settings, work, persist))
+        pace = Once(begun, budget_s, lambda: _reserve_s(settings, work))
     decisions = Decisions(settings)
     around = Surroundings(
         settings=settings,
@@ -82,7 +87,7 @@ async def run_process(
         obey=work.obey,
         horizon_of=work.horizon_of,
         pace=pace,
-        persist=persist,
+        persist=work.tails.persist,
         now=now_us,
     )
     try:
@@ -96,10 +101,9 @@ async def run_process(
             decisions.follow(asyncio.get_running_loop())
             worker = Worker(around, work.pollers_of, watchdog, hit)
             if once:
-                return await _Occasion(settings, cluster, worker, begun, budget_s, persist).run(
-                    stop
-                )
-            return await _serve(worker, stop)
+                occasion = _Occasion(settings, cluster, worker, begun, budget_s, work.tails.persist)
+                return await occasion.run(stop)
+            return await _serve(worker, stop, work.roster)
     except Refused as error:
         _log.error("refused", reason=str(error))
         return REFUSED
@@ -126,8 +130,11 @@ def _expose(port: int) -> None:
         ) from error
 
 
-def _reserve_s(settings: Settings, work: Work, persist: Tail) -> float:
-    return reserve_s(work.reserves_s, persist.upper_s(), settings.linger_s)
+def _reserve_s(settings: Settings, work: Work) -> float:
+    tails = work.tails
+    return reserve_s(
+        work.reserves_s, tails.persist.upper_s(), settings.linger_s, tails.fetch.upper_s()
+    )
 
 
 @contextmanager
@@ -142,11 +149,17 @@ def _signals(stop: asyncio.Event) -> Iterator[None]:
         yield
 
 
-async def _serve(worker: Worker, stop: asyncio.Event) -> int:
+async def _serve(worker: Worker, stop: asyncio.Event, roster: Roster | None) -> int:
     worker.join()
+    following = None
+    if roster is not None:
+        following = asyncio.create_task(roster.follow(lambda: worker.refresh(roster)))
     try:
         await _until(stop, worker, lambda: worker.failed is not None)
     finally:
+        if following is not None:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
         await worker.leave()
     if worker.failed is not None:
         raise worker.failed
@@ -195,6 +208,7 @@ class _Occasion:
             await _until(stop, worker, lambda: worker.idle or worker.lost or self._spent())
         finally:
             await worker.leave()
+            self._tell_rest()
         if worker.failed is not None:
             raise worker.failed
         if worker.lost:
@@ -238,6 +252,13 @@ class _Occasion:
         if blocking:
             _log.warning("busy: another member of the group is active", members=blocking)
         return blocking
+
+    def _tell_rest(self) -> None:
+        """How much of the budget is left when everything is stored: negative, it was too small."""
+        if self._budget_s is not None:
+            left_s = self._budget_s - (now_us() - self._begun) / _US
+            metrics.BUDGET_LEFT.set(left_s)
+            _log.info("stopped", budget_s=self._budget_s, left_s=round(left_s, 1))
 
     def _spent(self) -> bool:
         """Whether only the time to store and to leave is left of the budget."""

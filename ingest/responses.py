@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -20,6 +21,13 @@ from schemas.definitions.times import parse_time
 SECOND_US = 1_000_000
 WAIT_MAX_S = 366 * 86_400.0
 """A provider that asks for more has made a mistake; so long is as good as for ever."""
+_RESETS = (
+    "x-ratelimit-reset",
+    "x-rate-limit-reset",
+    "ratelimit-reset",
+    "x-ratelimit-reset-after",
+)
+_REMAINING = {name: name.replace("reset", "remaining").removesuffix("-after") for name in _RESETS}
 # A reset is either so many seconds away or a time; no API asks to wait for thirty years.
 _EPOCH_FROM_S = 1_000_000_000
 
@@ -80,28 +88,45 @@ def wait_s(answer: Answer, rule: ErrorRule, now: int) -> float | None:
         return told
     if rule.do not in (Action.RATE_LIMITED, Action.RETRY, Action.PARK):
         return None
-    return _usual(answer.headers, now)
+    return _usual(answer.headers, now, refused=rule.do is not Action.RETRY)
 
 
-def _usual(headers: Mapping[str, str], now: int) -> float | None:
-    """Retry-After (the longest of several), else X-RateLimit-Reset, else the RateLimit drafts."""
+def _usual(headers: Mapping[str, str], now: int, *, refused: bool) -> float | None:
+    """Retry-After (the longest of several), else X-RateLimit-Reset, else the RateLimit drafts.
+
+    A header that says nothing readable is passed over. A quota that has something left is no
+    reason to wait for its reset; `refused`: for too many requests, so it may be where none says so.
+    """
     if "retry-after" in headers:
         told = [_retry_after(part, now) for part in _values(headers["retry-after"])]
         known = [seconds for seconds in told if seconds is not None]
         if known:
             return max(known)
-    for name in ("x-ratelimit-reset", "x-rate-limit-reset", "ratelimit-reset"):
-        if name in headers and (told_s := _until(headers[name].strip(), now)) is not None:
-            return told_s
-    return _rate_limit(headers.get("ratelimit"))
+    for name in _RESETS:
+        if not _used_up(headers.get(_REMAINING[name]), refused=refused):
+            continue
+        # of several values the longest, as everywhere: no less is safe
+        told = [_until(part, now) for part in _values(headers.get(name, ""))]
+        known = [seconds for seconds in told if seconds is not None]
+        if known:
+            return max(known)
+    return _rate_limit(headers.get("ratelimit"), refused=refused)
+
+
+def _used_up(remaining: str | None, *, refused: bool) -> bool:
+    left = None if remaining is None else _seconds(remaining)
+    return refused if left is None else left == 0
 
 
 def _values(header: str) -> list[str]:
-    """Several Retry-After values, joined by commas; a date has a comma of its own."""
-    text = header.strip()
-    if _retry_after_date(text, 0) is not None:
-        return [text]
-    return [part.strip() for part in text.split(",")]
+    """Several values, joined by commas; a date has a comma of its own, behind its weekday."""
+    found: list[str] = []
+    for part in (one.strip() for one in header.split(",")):
+        if found and found[-1].isalpha():
+            found[-1] += f", {part}"
+        elif part:
+            found.append(part)
+    return found
 
 
 def _retry_after(text: str, now: int) -> float | None:
@@ -112,21 +137,44 @@ def _retry_after(text: str, now: int) -> float | None:
 def _retry_after_date(text: str, now: int) -> float | None:
     try:
         at = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError):
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=UTC)  # HTTP dates are, also in their old forms
     return _bounded(at.timestamp() - now / SECOND_US)
 
 
-def _rate_limit(header: str | None) -> float | None:
-    """`RateLimit: "policy";r=0;t=30` (draft), or the older `limit=10, remaining=0, reset=30`."""
+def _rate_limit(header: str | None, *, refused: bool) -> float | None:
+    """`RateLimit: "policy";r=0;t=30, …` (draft), or the older `limit=10, remaining=0, reset=30`.
+
+    Of several policies those that are used up count: a daily one with room left resets tomorrow.
+    Where none says so, the longest: the answer was a refusal all the same.
+    """
     if header is None:
         return None
-    waits = []
-    for part in header.replace(",", ";").split(";"):
-        name, _, value = part.strip().partition("=")
-        if name in ("t", "reset") and (told := _seconds(value)) is not None:
-            waits.append(told)
-    return max(waits, default=None)
+    policies = [_parameters(part) for part in header.split(",")]
+    if not any("t" in one for one in policies):
+        policies = [{name: value for one in policies for name, value in one.items()}]
+    waits: list[float] = []
+    spent: list[float] = []
+    for one in policies:
+        told = _seconds(one.get("t", one.get("reset")))
+        if told is None:
+            continue
+        waits.append(told)
+        if _seconds(one.get("r", one.get("remaining"))) == 0:
+            spent.append(told)
+    return max(spent or (waits if refused else []), default=None)
+
+
+def _parameters(policy: str) -> dict[str, str]:
+    """`name=value` parts of one policy; a quoted name has none of its own."""
+    found = {}
+    for part in policy.split(";"):
+        name, equals, value = part.strip().partition("=")
+        if equals:
+            found[name.strip().lower()] = value.strip().strip('"')
+    return found
 
 
 def _seconds(value: object) -> float | None:

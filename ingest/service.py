@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import time
 
+import structlog
+
+from ingest.budget import Deadline, Tails
 from ingest.control import obey
 from ingest.metrics import Horizon
 from ingest.pollers import Pollers
-from ingest.process import Work, run_process
+from ingest.process import REFUSED, Work, run_process
 from schemas import keys
 from schemas.definitions.load import Definitions
+from schemas.definitions.problems import DefinitionError
 from schemas.definitions.source import CursorSpec
 from schemas.failpoints import Hit, none
 from schemas.settings import Settings
+
+_log = structlog.get_logger(__name__)
 
 
 async def run(
@@ -30,14 +36,27 @@ async def run(
     DefinitionError.
     """
     definitions.check()
-    ends_at_s = None if budget_s is None else time.monotonic() + budget_s
-    pollers = Pollers(definitions, settings, hit, ends_at_s)
+    begun_s, tails = time.monotonic(), Tails()
+    reserves_s = tuple(source.limits.reserve_s for source in definitions.sources.values())
+    deadline = None
+    if budget_s is not None:
+        deadline = Deadline(begun_s + budget_s, reserves_s, settings.linger_s, tails)
+    pollers = Pollers(definitions, settings, hit, deadline)
     work = Work(
         pollers_of=pollers.of,
         obey=obey,
         horizon_of=lambda partition_id: horizon_of(definitions, partition_id),
-        reserves_s=tuple(source.limits.reserve_s for source in definitions.sources.values()),
+        reserves_s=reserves_s,
+        tails=tails,
+        roster=pollers,
     )
+    try:
+        await pollers.tenancy.begin()
+    except (DefinitionError, OSError) as error:
+        _log.error("refused", reason=f"whose data is to be read is not known: {error}")
+        return REFUSED
+    if budget_s is not None:
+        budget_s -= time.monotonic() - begun_s  # a command that lists tenants takes its time
     try:
         return await run_process(settings, work, hit=hit, once=once, budget_s=budget_s)
     finally:

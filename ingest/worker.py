@@ -16,6 +16,7 @@ from ingest.faults import Refused
 from ingest.log_thread import LogThread
 from ingest.owner import Owner
 from ingest.partition_log import KafkaPartitionLog, PartitionLog
+from ingest.roster import Roster
 from ingest.surroundings import Surroundings
 from ingest.watchdog import Watchdog
 from schemas.definitions.problems import DefinitionError
@@ -69,6 +70,11 @@ class Worker:
         """Ends all polls; owners finish what is fetched."""
         for owner in self._owners.values():
             owner.stop()
+
+    def refresh(self, roster: Roster) -> None:
+        """Partition ids came or went: every owner goes on with those of now."""
+        for partition, owner in self._owners.items():
+            owner.update(roster.again(partition, owner.pollers))
 
     @property
     def assigned(self) -> frozenset[int]:

@@ -18,6 +18,7 @@ from ops.status.model import PartitionStatus, Status, Trouble
 _FOREVER = float("inf")
 STATES = (
     "flowing", "behind", "waiting", "blocked", "paused", "halted", "not started", "unknown",
+    "removed",
 )  # fmt: skip
 PER_PARTITION_ID: dict[str, str] = {
     "gapless_lag_ingest_seconds": "Age of what ingest has proven complete",

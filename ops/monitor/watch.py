@@ -11,11 +11,13 @@ from ops.facts.ask import Asking
 from ops.status import Status, assemble
 from ops.status.expected import Expected, expected
 from schemas.definitions.load import load_folder
+from schemas.definitions.problems import Problem
 from schemas.settings import Settings
 
 _log = structlog.get_logger(__name__)
 _STALE_READS = 4
 _OUTCOMES_S = 60.0
+_EXPECTED_S = 60.0
 
 
 class Watch:
@@ -30,6 +32,7 @@ class Watch:
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self._status: Status | None = None
         self._read_at = 0.0
+        self._problems: tuple[Problem, ...] = ()
         self._started_at = time.monotonic()
         self.read_s = 0.0
 
@@ -60,8 +63,11 @@ class Watch:
     def _run(self) -> None:
         asking, known = Asking(self._settings), self._expected()
         counted_at, counts = -_OUTCOMES_S, {}
+        expected_at = time.monotonic()
         while not self._stop.is_set():
             began = time.monotonic()
+            if began - expected_at >= _EXPECTED_S:
+                expected_at, known = began, self._expected()  # tenants come and go
             count = began - counted_at >= _OUTCOMES_S
             try:
                 log, sink = asking.ask(outcomes=count)
@@ -80,6 +86,8 @@ class Watch:
 
     def _expected(self) -> Expected:
         loaded = load_folder(self._settings.definitions)
-        for problem in loaded.errors:
-            _log.warning("definition not used", problem=str(problem))
+        if loaded.errors != self._problems:  # once, not every minute
+            self._problems = loaded.errors
+            for problem in loaded.errors:
+                _log.warning("definition not used", problem=str(problem))
         return expected(loaded)

@@ -17,7 +17,7 @@ _SOURCE = """\
 gapless: 1
 source: NAME
 base_url: https://api.example.com/v1     # the only origin that is asked
-auth: {bearer: {env: SECRET_TOKEN}}      # or basic:, api_key:, session:; secrets by reference only
+auth: {bearer: {env: SECRET_TOKEN}}      # or basic:, api_key:, session:, oauth2:; secrets by reference
 # limits: {rate: 10/s, concurrency: 2}   # what the API allows; it is obeyed when it says less
 streams:
   items:                                 # one collection; its partition id is NAME/items

@@ -106,7 +106,9 @@ class _Builder:
         record = self._log.checkpoints.get(name) if self._log else None
         checkpoint = record.checkpoint if record else None
         plans = self._plans(checkpoint)
-        ingest_lag = ingest_lag_s(plans)
+        left = self._expected.left(name)
+        # whoever is polled no longer cannot be late, and no horizon comes nearer
+        ingest_lag = None if left else ingest_lag_s(plans)
         applied = self._applied(number)
         late = None
         if ingest_lag is not None:
@@ -153,6 +155,8 @@ class _Builder:
         declared: ExpectedStream | None,
     ) -> str:
         """One word for the line of a partition id, the worst first."""
+        if self._expected.left(name):
+            return "removed"
         if self._log is not None and paused(self._log.controls, name):
             return "paused"
         if checkpoint is not None and checkpoint.blocked is not None:

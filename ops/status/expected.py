@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from schemas import keys
 from schemas.definitions.load import Definitions
 from schemas.definitions.problems import DefinitionError
-from schemas.definitions.source import CursorSpec, IntervalSpec, SourceSpec, StreamSpec, Tenant
+from schemas.definitions.source import CursorSpec, IntervalSpec, StreamSpec
 from schemas.definitions.tenants import current_tenants
 
 
@@ -24,34 +25,55 @@ class ExpectedStream:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """All streams by (source, stream), the partition ids there should be, files of mappings."""
+    """All streams by (source, stream), the partition ids there should be, files of mappings.
+
+    `listed` are the sources whose partition ids are all known; `unlisted` says of the others why
+    their tenants cannot be read.
+    """
 
     streams: Mapping[tuple[str, str], ExpectedStream] = field(default_factory=dict)
     partition_ids: tuple[str, ...] = ()
     mapping_files: Mapping[str, str] = field(default_factory=dict)
+    listed: frozenset[str] = frozenset()
+    unlisted: Mapping[str, str] = field(default_factory=dict)
+    _ids: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_ids", frozenset(self.partition_ids))
+
+    def left(self, partition_id: str) -> bool:
+        """Whether nobody polls this partition id any more: its tenant or stream was removed."""
+        source = keys.split_partition_id(partition_id)[0]
+        return source in self.listed and partition_id not in self._ids
 
 
 def expected(definitions: Definitions) -> Expected:
     """What the definitions say; streams with problems are not among them."""
     streams: dict[tuple[str, str], ExpectedStream] = {}
     ids: list[str] = []
+    unlisted: dict[str, str] = {}
     for source in definitions.sources.values():
+        try:
+            tenants = current_tenants(source)
+        except (DefinitionError, OSError) as error:
+            tenants = ()
+            unlisted[source.name] = _said(error)
         for stream in source:
             streams[(source.name, stream.name)] = _stream(stream)
             ids += [
-                stream.partition_id(tenant.id if tenant is not None else None)
-                for tenant in _tenants(source)
+                stream.partition_id(tenant.id if tenant is not None else None) for tenant in tenants
             ]
     files = {mapping.name: mapping.file for mapping in definitions.mappings.values()}
-    return Expected(streams, tuple(ids), files)
+    listed = frozenset(definitions.sources) - frozenset(unlisted)
+    return Expected(streams, tuple(ids), files, listed, unlisted)
 
 
-def _tenants(source: SourceSpec) -> tuple[Tenant | None, ...]:
-    """The tenants of now; none where their file cannot be read, which ingest says loudly."""
-    try:
-        return current_tenants(source)
-    except (DefinitionError, OSError):
-        return ()
+def _said(error: Exception) -> str:
+    """The place and the message; never a line of the list, which may hold a secret."""
+    if isinstance(error, DefinitionError) and error.problems:
+        first = error.problems[0]
+        return f"{first.file}:{first.line}  {first.message}"
+    return getattr(error, "strerror", None) or type(error).__name__
 
 
 def _stream(stream: StreamSpec) -> ExpectedStream:

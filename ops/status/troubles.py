@@ -25,8 +25,16 @@ def troubles(
     expected: Expected,
 ) -> Iterator[Trouble]:
     """What is blocked: first what stops a partition id, then what stops records."""
+    for source, why in sorted(expected.unlisted.items()):
+        yield Trouble(
+            "tenants",
+            None,
+            f"the tenants of {source} cannot be read: {why}",
+            None,
+            "correct the list; meanwhile those that were known before are polled",
+        )
     for one in partition_ids:
-        if log is not None:
+        if log is not None and not expected.left(one.partition_id):
             yield from _of_ingest(one, log, now_us)
         yield from _of_horizon(one, settings.warn_share)
     if log is not None:

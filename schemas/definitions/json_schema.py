@@ -35,7 +35,15 @@ def source_schema() -> Schema:
         "gapless": {"const": 1},
         "source": _NAME,
         "auth": _auth(),
-        "tenants": _map(known_keys.TENANTS, {"list": {"type": "array"}, "file": _TEXT}),
+        "tenants": _map(
+            known_keys.TENANTS,
+            {
+                "list": {"type": "array"},
+                "file": _TEXT,
+                "command": {"type": "array"},
+                "every": _DURATION,
+            },
+        ),
         "limits": _limits(),
         "streams": streams,
         "mappings": _named(_mapping(known_keys.INLINE_MAPPING)),
@@ -100,7 +108,19 @@ def _reference() -> Schema:
 
 def _auth() -> Schema:
     reference = _reference()
-    session = {"post": _TEXT, "body": _VALUES, "token": _TEXT, "header": _TEXT}
+    session = {
+        "post": _TEXT, "body": _VALUES, "token": _TEXT, "header": _TEXT, "scheme": _TEXT,
+        "lifetime": _DURATION,
+    }  # fmt: skip
+    oauth2 = {
+        "token_url": reference,
+        "client_secret": reference,
+        "client_auth": _words("basic", "body"),
+        "scopes": {"type": ["array", "string"]},
+        "params": _VALUES,
+        "refresh_token": reference,
+        "store": _TEXT,
+    }
     return _map(
         known_keys.AUTH,
         {
@@ -109,7 +129,8 @@ def _auth() -> Schema:
             "api_key": _map(
                 known_keys.API_KEY, {"header": _TEXT, "param": _TEXT, "value": reference}
             ),
-            "session": _map(known_keys.SESSION, {**session, "lifetime": _DURATION}),
+            "session": _map(known_keys.SESSION, session),
+            "oauth2": _map(known_keys.OAUTH2, oauth2),
         },
     )
 

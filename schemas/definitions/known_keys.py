@@ -92,16 +92,36 @@ SNAPSHOT: Final = Known(
 )  # fmt: skip
 IDENTITY: Final = Known(("get", "value", "head"))
 AUTH: Final = Known(
-    ("bearer", "basic", "api_key", "session"),
-    {"oauth2": "Use `bearer` with a token from a `{command: [..]}`."},
-    {"token": "Write `bearer: {env: NAME}`.", "type": "The kind is the key: `bearer:`, `basic:` …"},
+    ("bearer", "basic", "api_key", "session", "oauth2"),
+    advice={
+        "token": "Write `bearer: {env: NAME}`.",
+        "type": "The kind is the key: `bearer:`, `basic:` …",
+        "oauth": "Write `oauth2:`.",
+    },
 )
 BASIC: Final = Known(("user", "password"), advice={"username": "Write `user:`."})
 API_KEY: Final = Known(("header", "param", "value"))
-SESSION: Final = Known(("post", "body", "token", "header", "lifetime"))
+SESSION: Final = Known(
+    ("post", "body", "token", "header", "scheme", "lifetime"),
+    advice={"prefix": "Write `scheme: Bearer`."},
+)
+OAUTH2: Final = Known(
+    (
+        "token_url", "client_id", "client_secret", "client_auth", "scopes", "params",
+        "refresh_token", "store",
+    ),
+    advice={
+        "url": "Write `token_url:`.",
+        "scope": "Write `scopes: [a, b]`.",
+        "audience": "Write `params: {audience: …}`.",
+        "resource": "Write `params: {resource: …}`.",
+        "grant_type": "It follows from `refresh_token:`; without one it is client credentials.",
+        "access_token": "Write `auth: {bearer: …}`.",
+    },
+)  # fmt: skip
 TENANTS: Final = Known(
-    ("list", "file"),
-    {"command": "Let the command write a file, which is read again while running."},
+    ("list", "file", "command", "every"),
+    advice={"path": "Write `file:`.", "interval": "Write `every: 1m`."},
 )
 LIMITS: Final = Known(
     ("rate", "concurrency", "per", "timeout", "body_max", "attempts", "wait_max", "reserve"),

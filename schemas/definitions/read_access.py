@@ -8,10 +8,10 @@ from schemas.definitions.durations import parse_rate_per_s, parse_size_bytes
 from schemas.definitions.fields import Fields
 from schemas.definitions.paths import parse_answer_path
 from schemas.definitions.read_lengths import duration_s, positive_s
+from schemas.definitions.read_oauth2 import read_identity, read_oauth2
 from schemas.definitions.read_pages import header_or_body_path
 from schemas.definitions.read_request import NO_PATH, read_request_path
 from schemas.definitions.read_values import (
-    is_reference,
     read_reference,
     read_secret,
     read_tenant_template,
@@ -65,7 +65,7 @@ def read_base_url(reader: Reader, node: Node) -> Template | Reference:
 def read_auth(reader: Reader, node: Node) -> AuthSpec:
     """One way to authenticate."""
     fields = Fields(reader, reader.map(node, "auth"), "auth", known_keys.AUTH)
-    kind = fields.one_of("bearer", "basic", "api_key", "session")
+    kind = fields.one_of("bearer", "basic", "api_key", "session", "oauth2")
     if kind is None:
         raise Refused
     value = fields.entry(kind).value
@@ -73,20 +73,15 @@ def read_auth(reader: Reader, node: Node) -> AuthSpec:
         return BearerAuth(read_secret(reader, value))
     if kind == "basic":
         return _basic(reader, value)
+    if kind == "oauth2":
+        return read_oauth2(reader, value)
     return _api_key(reader, value) if kind == "api_key" else _session(reader, value)
 
 
 def _basic(reader: Reader, node: Node) -> BasicAuth:
     fields = Fields(reader, reader.map(node, "basic"), "basic", known_keys.BASIC)
-    user = fields.need("user", lambda one: _user(reader, one), "")
+    user = fields.need("user", lambda one: read_identity(reader, one), "")
     return BasicAuth(user, _needed_secret(fields, "password"))
-
-
-def _user(reader: Reader, node: Node) -> Secret | str:
-    if is_reference(node):
-        return read_reference(reader, node)
-    template = read_tenant_template(reader, node)
-    return template if template.placeholders else template.text
 
 
 def _api_key(reader: Reader, node: Node) -> ApiKeyAuth:
@@ -110,8 +105,16 @@ def _session(reader: Reader, node: Node) -> SessionAuth:
         body=body,
         token=fields.need("token", reader.parsed(header_or_body_path), _TOKEN),
         header=fields.get("header", reader.text, "Authorization"),
+        scheme=fields.get("scheme", lambda one: _word(reader, one), ""),
         lifetime_s=fields.get("lifetime", reader.parsed(positive_s), None),
     )
+
+
+def _word(reader: Reader, node: Node) -> str:
+    word = reader.text(node)
+    if any(character.isspace() for character in word):
+        raise reader.refuse(node, "this is more than one word", "Write for example `Bearer`.")
+    return word
 
 
 def _needed_secret(fields: Fields, key: str) -> Secret:

@@ -173,7 +173,7 @@ def _in_auth(auth: Entry) -> Iterator[tuple[ScalarNode, str]]:
             for entry in kind.value.entries.values():
                 if entry.key in ("password", "value", "client_secret", "refresh_token"):
                     yield from _literal(entry)
-                elif entry.key == "body":
+                elif entry.key in ("body", "params"):
                     yield from _named(entry, inside=True)
 
 

@@ -1,22 +1,19 @@
-"""References to secrets, what they resolve to, and the scrubber that takes the values out again.
+"""References to secrets, and what they resolve to.
 
 A value that came by reference never appears in logs, topics and errors; its reference does.
 """
 
-import base64
-import json
 import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote, quote_plus
+
+from schemas.definitions.scrubber import SHORTEST, Scrubber
 
 KINDS: Final = ("env", "file", "command")
 COMMAND_TIMEOUT_S: Final = 30.0
-SHORTEST: Final = 4
-"""Characters; a shorter value could not be taken out of a text without destroying the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,50 +82,6 @@ def _output_of(reference: Reference, command: tuple[str, ...]) -> str:
     if done.returncode != 0:
         raise SecretUnavailable(f"{reference}: exit code {done.returncode}")
     return text.rstrip("\r\n")
-
-
-class Scrubber:
-    """Replaces secrets by their references, also where they were URL-encoded, JSON-escaped or base64."""
-
-    def __init__(self) -> None:
-        self._shown: dict[str, str] = {}
-        self._longest_first: tuple[str, ...] = ()
-
-    def add(self, value: str, shown: str) -> None:
-        """From now on `value` is shown as `shown`. An empty value is ignored."""
-        if not value:
-            return
-        escaped = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
-        encoded = base64.b64encode(value.encode()).decode()
-        for form in (
-            value,
-            quote(value, safe=""),
-            quote(value),
-            quote_plus(value),
-            *escaped,
-            encoded,
-        ):
-            self._shown.setdefault(form, shown)
-        self._longest_first = tuple(sorted(self._shown, key=len, reverse=True))
-
-    def text(self, text: str) -> str:
-        """The text without secrets."""
-        for form in self._longest_first:
-            if form in text:
-                text = text.replace(form, self._shown[form])
-        return text
-
-    def bytes(self, content: bytes) -> bytes:
-        """The bytes without secrets; everything else is kept exactly."""
-        for form in self._longest_first:
-            found = form.encode()
-            if found in content:
-                content = content.replace(found, self._shown[form].encode())
-        return content
-
-    def headers(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """The headers without secrets, in names and values."""
-        return {self.text(name): self.text(value) for name, value in headers.items()}
 
 
 class Secrets:

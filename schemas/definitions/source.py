@@ -1,12 +1,12 @@
 """What a source's definition says, frozen: how to ask, and what is true of the provider.
 
 Every plan carries its own fully merged request; nothing has to be looked up at the stream or the
-source. Absent on purpose: keyset, singer, python, parent, oauth2, graphql and cron schedules, which
+source. Absent on purpose: keyset, singer, python, parent, graphql and cron schedules, which
 the loader refuses by name.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path as FilePath
 
@@ -54,9 +54,24 @@ class SessionAuth:
     token: Path  # in the answer (root BODY or HEADER)
     header: str
     lifetime_s: float | None  # sign in again after this; a 401 does so too
+    scheme: str = ""  # a word in front of the token, such as Bearer
 
 
-AuthSpec = BearerAuth | BasicAuth | ApiKeyAuth | SessionAuth
+@dataclass(frozen=True, slots=True)
+class OAuth2Auth:
+    """A bearer token of a token endpoint: client credentials, or a refresh token that may rotate."""
+
+    token_url: Template | Reference  # a URL, or a path that is appended to base_url
+    client_id: Secret | str
+    client_secret: Secret | None  # None: a public client
+    client_auth: str = "basic"  # or body: how the client's secret is sent
+    scopes: tuple[str, ...] = ()
+    params: Mapping[str, Value] = field(default_factory=dict)  # further fields of the form
+    refresh_token: Secret | None = None  # where the chain of refresh tokens begins
+    store: Template | None = None  # the file that keeps the newest one; with `refresh_token`
+
+
+AuthSpec = BearerAuth | BasicAuth | ApiKeyAuth | SessionAuth | OAuth2Auth
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +84,13 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class TenantsSpec:
-    """Whose data is read: a fixed list, or a file that is read again while running."""
+    """Whose data is read: a fixed list, or a file or a command's output, read again while running."""
 
     listed: tuple[Tenant, ...] = ()
     file: FilePath | None = None
+    command: tuple[str, ...] = ()
+    folder: FilePath = field(default_factory=FilePath)  # where the command runs
+    every_s: float = 10.0  # how often file or command are read again
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,29 +1,50 @@
-"""Tenants: a fixed list, or a file that is read again while running. Ids are checked both ways."""
+"""Tenants: a fixed list, or a file or a command's output, both read again while running.
+
+Ids are checked in all of them. A command is not run to validate a definition, only to use it.
+"""
 
 import re
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from schemas.definitions.fields import Fields
 from schemas.definitions.known_keys import TENANTS
 from schemas.definitions.problems import DefinitionError, Problem
+from schemas.definitions.read_lengths import positive_s
 from schemas.definitions.read_values import is_reference, read_reference
 from schemas.definitions.reader import Reader, Refused
 from schemas.definitions.source import SourceSpec, Tenant, TenantsSpec
 from schemas.definitions.tree import ListNode, MapNode, Node, ScalarNode, read_tree
 
 _ID = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,198}[^\s\x00-\x1f\x7f])?")
+COMMAND_TIMEOUT_S: Final = 30.0
+_OUTPUT_BYTES_MAX: Final = 32 * 1024 * 1024
+_EVERY_S: Final = {"file": 10.0, "command": 60.0}
 
 
 def read_tenants(reader: Reader, node: Node, folder: Path) -> TenantsSpec:
     """The `tenants` key of a source. A file that cannot be read is noted here already."""
     fields = Fields(reader, reader.map(node, "tenants"), "tenants", TENANTS)
-    kind = fields.one_of("list", "file")
-    if kind == "list":
-        return TenantsSpec(listed=_tenants(reader, fields.entry("list").value))
+    kind = fields.one_of("list", "file", "command")
     if kind is None:
         raise Refused
-    entry = fields.entry("file")
+    if kind == "list":
+        if fields.has("every"):
+            reader.note(
+                fields.entry("every"),
+                "a list in the definition is read when the process starts",
+                "Remove `every:`, or move the list to a file: `file: tenants.yaml`.",
+            )
+        return TenantsSpec(listed=_tenants(reader, fields.entry("list").value))
+    every_s = fields.get("every", reader.parsed(positive_s), _EVERY_S[kind])
+    entry = fields.entry(kind)
+    if kind == "command":
+        command = reader.list_of(reader.text)(entry.value)
+        if not command:
+            raise reader.refuse(entry.value, "a command has at least one word")
+        return TenantsSpec(command=command, folder=folder, every_s=every_s)
     path = folder / reader.text(entry.value)
     try:
         tenants_in_file(path, reader.text(entry.value))
@@ -35,17 +56,19 @@ def read_tenants(reader: Reader, node: Node, folder: Path) -> TenantsSpec:
             f"this file cannot be read: {error.strerror}",
             "It starts at the definitions' folder.",
         )
-    return TenantsSpec(file=path)
+    return TenantsSpec(file=path, every_s=every_s)
 
 
 def current_tenants(spec: SourceSpec) -> tuple[Tenant | None, ...]:
     """Whose data is to be read now; one None for a source without tenants.
 
-    Reads the file again, if there is one. Raises DefinitionError or OSError: keep the tenants that
-    were known before.
+    Reads the file or runs the command (blocking) again, if there is one. Raises DefinitionError or
+    OSError: keep the tenants that were known before.
     """
     if spec.tenants is None:
         return (None,)
+    if spec.tenants.command:
+        return tenants_of_command(spec.tenants.command, spec.tenants.folder)
     if spec.tenants.file is None:
         return spec.tenants.listed
     return tenants_in_file(spec.tenants.file, spec.tenants.file.name)
@@ -56,11 +79,47 @@ def tenants_in_file(path: Path, shown: str) -> tuple[Tenant, ...]:
 
     `shown` names the file in messages. Raises DefinitionError, OSError.
     """
+    return _parsed(path.read_bytes(), shown)
+
+
+def tenants_of_command(command: tuple[str, ...], folder: Path) -> tuple[Tenant, ...]:
+    """The tenants that a command prints, as a file lists them; JSON will do. Blocks while it runs.
+
+    Raises DefinitionError, also where it cannot be started or ends with an exit code other than 0.
+    """
+    shown = f"the output of {command[0]}"
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # may hold what nobody should read
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise _unread(shown, f"it did not end within {COMMAND_TIMEOUT_S:.0f} s") from None
+    except OSError as error:
+        raise _unread(shown, f"it cannot be started: {error.strerror}") from None
+    if done.returncode != 0:
+        raise _unread(shown, f"it ended with exit code {done.returncode}")
+    if len(done.stdout) > _OUTPUT_BYTES_MAX:
+        raise _unread(shown, f"it is larger than {_OUTPUT_BYTES_MAX:,} bytes")
+    return _parsed(done.stdout, shown, quoted=False)
+
+
+def _unread(shown: str, message: str) -> DefinitionError:
+    return DefinitionError([Problem(shown, 1, 1, message, "", "")])
+
+
+def _parsed(content: bytes, shown: str, *, quoted: bool = True) -> tuple[Tenant, ...]:
+    """`quoted`: messages may repeat lines; what a command prints may hold secrets."""
+    try:
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise DefinitionError([Problem(shown, 1, 1, "this file is not UTF-8", "", "")]) from None
-    reader = Reader(shown, text)
+        raise _unread(shown, "this is not UTF-8") from None
+    reader = Reader(shown, text if quoted else "")
     tree = read_tree(text)
     for fault in tree.faults:
         reader.note(fault, fault.message, fault.advice)
@@ -71,7 +130,7 @@ def tenants_in_file(path: Path, shown: str) -> tuple[Tenant, ...]:
         tenants = reader.attempt(lambda: _tenants(reader, listed), ())
     elif not reader.failed:
         reader.note(
-            ScalarNode(None, "", 1, 1), "this file lists no tenants", "Write `- id: north` lines."
+            ScalarNode(None, "", 1, 1), "no tenants are listed here", "Write `- id: north` lines."
         )
     if reader.failed:
         raise DefinitionError(reader.problems)

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.definitions import DefinitionError
-from schemas.definitions.secrets import Reference, Scrubber, Secrets, SecretUnavailable
+from schemas.definitions.scrubber import Scrubber
+from schemas.definitions.secrets import Reference, Secrets, SecretUnavailable
 from schemas.definitions.tenants import current_tenants
 from tests.unit.definition_files import SHOP, changed, load
 

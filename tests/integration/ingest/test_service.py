@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from ingest.process import BLOCKED, MORE_TO_DO, OK
 from ingest.service import horizon_of, run
@@ -105,6 +106,8 @@ def test_a_budget_that_is_spent_leaves_more_to_do(
 ) -> None:
     provider.faults({"path": "/accounts", "kind": "delay", "delay_s": 0.7})
     assert once(settings, definitions, budget_s=7) == MORE_TO_DO
+    left_s = REGISTRY.get_sample_value("gapless_ingest_budget_left_seconds")
+    assert left_s is not None and 0 < left_s < 5
     first = stored_ids(settings)
     assert first and len(first) < 150
     provider.faults()

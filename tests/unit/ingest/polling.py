@@ -14,6 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
+from ingest.budget import Deadline, Tails
 from ingest.emission import Emission, Poller, StreamState
 from ingest.pollers import Pollers
 from schemas.definitions.load import load_folder
@@ -127,7 +128,7 @@ async def polling(
     budget_s: float | None = None,
     **settings: Any,
 ) -> AsyncIterator[Polled]:
-    """The first stream of a source; `URL` in its text stands for the server."""
+    """The first stream of a source; `URL` in its text stands for the server, `PORT` for its port."""
     provider = Provider(handler)
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", provider.handle)
@@ -135,10 +136,13 @@ async def polling(
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     provider.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    write(folder, dedent(text).replace("URL", provider.url))
-    ends_at_s = None if budget_s is None else time.monotonic() + budget_s
+    port = str(runner.addresses[0][1])
+    write(folder, dedent(text).replace("URL", provider.url).replace("PORT", port))
+    deadline = None
+    if budget_s is not None:
+        deadline = Deadline(time.monotonic() + budget_s, (0.0,), 0.0, Tails())
     definitions = load_folder(folder).check()
-    pollers = Pollers(definitions, Settings(partitions=1, **settings), none, ends_at_s)
+    pollers = Pollers(definitions, Settings(partitions=1, **settings), none, deadline)
     try:
         yield Polled(next(iter(pollers.of(0).values())), provider)
     finally:

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ingest.budget import SHUTDOWN_S, Once, Tail, blocked, reserve_s, unfinished
+from ingest.budget import (
+    SHUTDOWN_S,
+    Deadline,
+    Once,
+    Tail,
+    Tails,
+    blocked,
+    reserve_s,
+    unfinished,
+)
 from ingest.emission import StreamState
 from schemas.records import Blocked, OpenInterval, PlanState, Walk
 
@@ -65,3 +76,37 @@ def test_without_a_budget_only_what_is_due_is_done() -> None:
     assert pace.may_ask(10_000 * S)
     assert pace.awaits(left=True, due_at=110 * S, now=110 * S)
     assert not pace.awaits(left=True, due_at=111 * S, now=110 * S)
+
+
+def test_the_reserve_is_the_configured_one_until_more_is_learnt() -> None:
+    assert reserve_s([], 0.0, 0.05) == SHUTDOWN_S + 0.05
+    assert reserve_s([10.0, 15.0], 1.0, 0.05) == 15.0
+    assert reserve_s([10.0], 6.0, 0.0, fetch_s=5.0) == 11.0 + SHUTDOWN_S
+
+
+def test_an_answer_may_come_while_it_can_still_be_stored() -> None:
+    tails = Tails()
+    deadline = Deadline(100.0, (10.0,), 0.5, tails)
+    assert (deadline.last_ask_s, deadline.answer_by_s) == (90.0, 97.5)
+    tails.persist.note(3.0)
+    assert (deadline.last_ask_s, deadline.answer_by_s) == (90.0, 94.5)
+    tails.fetch.note(8.0)
+    assert deadline.last_ask_s == 86.5, "a request that takes its time begins earlier"
+
+
+@given(
+    st.lists(st.floats(0, 60), max_size=5),
+    st.floats(0, 60),
+    st.floats(0, 60),
+    st.floats(0, 5),
+)
+def test_what_is_asked_last_can_take_its_time_and_be_stored(
+    configured: list[float], persist_s: float, fetch_s: float, linger_s: float
+) -> None:
+    tails = Tails()
+    tails.persist.note(persist_s)
+    tails.fetch.note(fetch_s)
+    deadline = Deadline(1000.0, tuple(configured), linger_s, tails)
+    assert deadline.last_ask_s + fetch_s <= deadline.answer_by_s + 1e-6
+    assert deadline.answer_by_s + persist_s + linger_s + SHUTDOWN_S <= 1000.0 + 1e-6
+    assert all(deadline.last_ask_s <= 1000.0 - one for one in configured)

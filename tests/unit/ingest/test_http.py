@@ -13,7 +13,8 @@ from aiohttp import web
 
 from ingest.clock import SECOND_US, ServerClock
 from ingest.http import Fetched, FetchFailed, FetchRefused, Http
-from ingest.limits import RECOVER_AFTER, Limiter
+from ingest.limits import Limiter
+from ingest.pressure import RAISE_AFTER
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -215,7 +216,7 @@ def test_a_throttled_credential_slows_down_and_recovers() -> None:
         begun = asyncio.get_running_loop().time()
         async with limiter.turn():
             assert asyncio.get_running_loop().time() - begun >= 0.04
-        for _ in range(RECOVER_AFTER):
+        for _ in range(RAISE_AFTER):
             limiter.answered()
         assert limiter.allowed == 3
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import urllib.request
 
 import pytest
+from prometheus_client import REGISTRY
 from prometheus_client.registry import CollectorRegistry
 
 from ingest import metrics
 from ingest.emission import StreamState
 from ingest.metrics import Claims, Horizon, horizon_s, lag_s
 from ops.stack.folder import free_port
-from schemas.records import Blocked, PlanState
+from schemas.records import Blocked, PassRange, PlanState
 
 S = 1_000_000
 
@@ -86,3 +87,19 @@ def test_they_are_served_over_http() -> None:
     assert "process_resident_memory_bytes" in text
     with pytest.raises(OSError, match="in use"):
         metrics.expose(port)
+
+
+def test_an_interval_tells_how_many_pages_it_took() -> None:
+    passes = [
+        PassRange(pass_=name, first=first, last=last, parts=9, records=9)
+        for name, first, last in (("a", 1, 3), ("b", 1, 4))
+    ]
+
+    def value(end: str) -> float:
+        found = REGISTRY.get_sample_value(
+            f"gapless_ingest_interval_pages_{end}", {"source": "wide"}
+        )
+        return found or 0.0
+
+    metrics.interval_ended("wide/orders/north", passes)
+    assert (value("count"), value("sum")) == (1, 7)

@@ -220,3 +220,31 @@ def test_an_interrupted_poll_begins_again_only_when_told() -> None:
         await running
 
     run(work())
+
+
+def test_a_partition_id_that_comes_is_polled_and_one_that_goes_is_not_any_more() -> None:
+    async def work() -> None:
+        keeper = Keeper()
+
+        async def hang(poller: Scripted, emit: Emit) -> None:
+            await emit(step(poller.partition_id))
+            await asyncio.Event().wait()
+
+        gone, stays = Scripted("s/gone", hang), Scripted("s/stays", hang)
+        polls = polls_of(keeper, gone, stays)
+        running = asyncio.create_task(polls.run())
+        await until(lambda: gone.polls == stays.polls == 1, 5, "both polls")
+        await polls.remove("s/gone")
+        await polls.remove("s/never-was")
+        comes = Scripted("s/comes", once)
+        polls.add("s/comes", comes)
+        await until(lambda: "s/comes" in keeper.emitted, 5, "the new one")
+        assert sorted(polls.pollers) == ["s/comes", "s/stays"]
+        assert (gone.polls, stays.polls) == (1, 1), "the others were not disturbed"
+        again = Scripted("s/gone", once)
+        polls.add("s/gone", again)
+        await until(lambda: again.polls == 1, 5, "the one that came back")
+        await polls.stop()
+        await running
+
+    run(work())

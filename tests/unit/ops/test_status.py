@@ -352,3 +352,23 @@ def test_durations(seconds: float | None, text: str) -> None:
 def test_moments_never_fail() -> None:
     assert moment(1 << 62, NOW) == "out of range"
     assert moment(None, NOW) == "unknown"
+
+
+def test_who_was_removed_is_not_late_and_alerts_nobody() -> None:
+    """Its checkpoint stays, for the day on which it comes back."""
+    late = PlanState(definition_hash="h", complete_before="2026-01-01T00:00:00.000000Z")
+    blocked = Blocked("401", NOW, "a token")
+    facts = log_facts(checkpoint(plans={"interval": late}, blocked=blocked))
+    gone = Expected(EXPECTED.streams, (), {}, frozenset({"shop"}))
+    found = assemble(Settings(), NOW, facts, sink_facts(), gone)
+    (one,) = found.partition_ids
+    assert (one.state, one.ingest_lag_s, one.horizons.share_used) == ("removed", None, None)
+    assert found.troubles == ()
+
+
+def test_tenants_that_cannot_be_read_are_told_and_remove_nobody() -> None:
+    away = Expected(EXPECTED.streams, (), {}, frozenset(), {"shop": "tenants.yaml:3  no id"})
+    found = assemble(Settings(), NOW, log_facts(), sink_facts(), away)
+    assert found.partition_ids[0].state == "flowing"
+    trouble = only_trouble(found)
+    assert (trouble.kind, "tenants.yaml:3" in trouble.what) == ("tenants", True)
