@@ -6,7 +6,7 @@ when the batch was cut; nothing of a later poll is in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from apply.mapping.types import CompiledMapping, Mapped
@@ -23,11 +23,13 @@ class Work:
     """One observation under one mapping version; `compiled` None: nothing maps its stream.
 
     `mapped` stays as it is; `outcomes` and `faults` are what this attempt of the sink makes of it.
+    `forms`: its rows in the form of binary COPY, where they were formed already.
     """
 
     mapping_version: int
     compiled: CompiledMapping | None
     mapped: Mapped
+    forms: Sequence[bytearray | None] = ()
     outcomes: bytearray = field(default_factory=bytearray)
     faults: list[RecordFault] = field(default_factory=list)
 

@@ -11,6 +11,7 @@ import msgspec
 import structlog
 
 from apply.batch import UNMAPPED, MarkWork, PageWork, Work
+from apply.copy_form import RowForms
 from apply.listings import Listings
 from apply.mapping.types import CompiledMapping, Mapped, Place
 from apply.outcomes import Outcome, Reason, RecordFault
@@ -35,6 +36,7 @@ class Decoder:
         self._mappings = mappings
         self._resolve = resolve
         self._unmapped = unmapped
+        self._forms = {c: RowForms(c).form_all for of in mappings.values() for c in of}
         self._streams: dict[str, tuple[Sequence[CompiledMapping], str | None]] = {}
 
     def decode(
@@ -71,7 +73,7 @@ class Decoder:
         number = self._resolve(observation.partition_id, record.partition)
         began = listings.began(observation)
         place = Place(number, generation, record.offset, tenant, began)
-        works = [Work(c.version_id, c, map_page(c, observation, place)) for c in compiled]
+        works = [self._work(c, observation, place) for c in compiled]
         if not works:
             works = [Work(UNMAPPED, None, unmapped(observation))]
         return PageWork(
@@ -83,6 +85,10 @@ class Decoder:
             works=works,
             present_in=listings.present_in(observation) if compiled else (),
         )
+
+    def _work(self, compiled: CompiledMapping, observation: Observation, place: Place) -> Work:
+        mapped = map_page(compiled, observation, place)
+        return Work(compiled.version_id, compiled, mapped, self._forms[compiled](mapped.rows))
 
     def _stream(self, partition_id: str) -> tuple[Sequence[CompiledMapping], str | None]:
         found = self._streams.get(partition_id)

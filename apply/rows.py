@@ -14,6 +14,7 @@ import structlog
 
 from apply.barrier import Barrier, listed
 from apply.changes import Change, Events
+from apply.copy_form import RowForms, chunks
 from apply.faults import SinkFault, refusal, timed_out
 from apply.fold import fold, split_barred
 from apply.guard import broken_sql, lowered_sql, upsert_sql
@@ -43,6 +44,7 @@ class Target:
         self.compiled = compiled
         self.stage = f"stage_{compiled.version_id}"
         self.copy = copy_sql(compiled, self.stage)
+        self.forms = RowForms(compiled)
         self.upsert = upsert_sql(compiled, self.stage)
         # to send every written row's place back would cost more than to ask about the others
         self.upsert_counted = f"WITH written AS ({self.upsert}) SELECT count(*) FROM written"
@@ -98,6 +100,7 @@ class Landing:
         self._events = None if silent else target.events
         self._used = False
         self._landed = Landed()
+        self._forms = share.forms()
         self._blame_timeouts = False
         self._timed_out = 0
 
@@ -216,11 +219,10 @@ class Landing:
         if self._used:
             target.empty(self._connection)
         self._used = True
+        known, form = self._forms, target.forms.form
         with self._connection.cursor().copy(target.copy.encode()) as copy:
-            copy.set_types(target.compiled.type_names)
-            write = copy.write_row
-            for row in rows:
-                write(row)
+            for piece in chunks(known.get(id(row)) or form(row) for row in rows):
+                copy.write(piece)
 
     def _sort_out(self, winners: list[Row], upserted: _Upserted) -> None:
         """Which of the winners were not written, and why."""

@@ -36,6 +36,15 @@ class Share:
         """All rows, in log order."""
         return [row for _, work in self.works for row in work.mapped.rows]
 
+    def forms(self) -> dict[int, bytearray]:
+        """The form of each row that was formed already, by the identity of the row."""
+        return {
+            id(row): form
+            for _, work in self.works
+            for row, form in zip(work.mapped.rows, work.forms, strict=False)
+            if form is not None
+        }
+
     def mark(self, rows: Iterable[Row], outcome: Outcome) -> None:
         """Say what became of rows."""
         for row in rows:

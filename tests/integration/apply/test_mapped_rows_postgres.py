@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from apply.copy_form import RowForms, chunks
 from apply.fold import fold
 from apply.guard import upsert_sql
 from apply.mapping.compile import compile_mapping
@@ -56,9 +57,8 @@ def _stage(connection: Connection, compiled: CompiledMapping, rows: list[Row]) -
         f" FROM {target_sql(compiled.spec)} WITH NO DATA".encode()
     )
     with connection.cursor().copy(copy_sql(compiled, "stage").encode()) as copy:
-        copy.set_types(compiled.type_names)
-        for row in rows:
-            copy.write_row(row)
+        for piece in chunks(map(RowForms(compiled).form, rows)):
+            copy.write(piece)
 
 
 def _land(connection: Connection, compiled: CompiledMapping, rows: list[Row]) -> int:

@@ -1,0 +1,74 @@
+"""Rows in the form of binary COPY, made by the thread that maps them.
+
+The writing thread then only sends: while Postgres works on one batch, the next one is mapped and
+formed. A writer belongs to one thread; its output is what `Copy.write_row` would have sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import psycopg
+
+# The function behind `Copy.write_row`: nothing public forms one row without sending it.
+from psycopg._copy_base import format_row_binary
+from psycopg.adapt import AdaptersMap, Transformer
+from psycopg.pq import Format
+
+from apply import dumpers
+from apply.mapping.types import CompiledMapping, Row
+
+HEADER = b"PGCOPY\n\xff\r\n\0" + b"\0\0\0\0" + b"\0\0\0\0"
+TRAILER = b"\xff\xff"
+_CHUNK_ROWS = 500
+
+
+class _Adapters:
+    """The adaptation of a connection without the connection."""
+
+    connection = None
+
+    def __init__(self) -> None:
+        self.adapters = AdaptersMap(psycopg.adapters)
+        dumpers.register(self)
+
+
+class RowForms:
+    """Forms rows of one mapping."""
+
+    def __init__(self, compiled: CompiledMapping) -> None:
+        context = _Adapters()
+        oids = [context.adapters.types.get_oid(name) for name in compiled.type_names]
+        self._transformer = Transformer(context)
+        self._transformer.set_dumper_types(oids, Format.BINARY)
+
+    def form(self, row: Row) -> bytearray:
+        """One row. Raises what its values' dumpers raise for a value that is not of its type."""
+        out = bytearray()
+        format_row_binary(row, self._transformer, out)
+        return out
+
+    def form_all(self, rows: Sequence[Row]) -> list[bytearray | None]:
+        """Each row; None where it cannot be formed, which the sink has to find out for itself."""
+        try:
+            return [self.form(row) for row in rows]
+        except Exception:
+            return [self._try(row) for row in rows]
+
+    def _try(self, row: Row) -> bytearray | None:
+        try:
+            return self.form(row)
+        except Exception:
+            return None
+
+
+def chunks(forms: Iterable[bytes | bytearray]) -> Iterator[bytes]:
+    """A whole COPY in pieces to be sent, header and trailer included."""
+    waiting: list[bytes | bytearray] = [HEADER]
+    for form in forms:
+        waiting.append(form)
+        if len(waiting) >= _CHUNK_ROWS:
+            yield b"".join(waiting)
+            waiting.clear()
+    waiting.append(TRAILER)
+    yield b"".join(waiting)
