@@ -263,7 +263,7 @@ def _known(admin: AdminClient, plan: TopicPlan, found: TopicMetadata | None) -> 
         admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource].result()
     except KafkaException as error:
         # without the permission to look, the topic is known: somebody refused to tell
-        return error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART
+        return bool(error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART)
     return True
 
 

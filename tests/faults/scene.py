@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -94,6 +94,16 @@ class Scene:
     workers: Workers
     sink: Sink
     judge: Judge
+    checkpoints: log.Tail
+    _written: dict[int, tuple[str, int]] = field(default_factory=dict)
+
+    def written_by(self) -> dict[int, tuple[str, int]]:
+        """For each log partition, who wrote the newest checkpoint, and when (microseconds)."""
+        for record in self.checkpoints.news():
+            if record.value:
+                found = (record.value["worker"], record.value["written_at"])
+                self._written[record.partition] = found
+        return self._written
 
     def judge_live(self) -> None:
         faults = self.judge.live()
@@ -184,4 +194,6 @@ def scene(
             for table in tables:
                 sink.watch_revisions(table)
             judge = Judge(lane.kafka, lane.prefix, sink, provider, watched or watched_streams())
-            yield Scene(lane, provider, group, sink, judge)
+            tail = log.Tail(lane.kafka, f"{lane.prefix}checkpoints")
+            with closing(tail):
+                yield Scene(lane, provider, group, sink, judge, tail)

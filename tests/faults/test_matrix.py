@@ -13,7 +13,6 @@ import pytest
 
 from schemas.failpoints import APPLY, INGEST
 from tests.faults.scene import Lane, Scene, scene
-from tests.oracle import log
 from tests.workers import Worker, wait_for
 
 ACTIONS = ("kill", "stop", "raise")
@@ -35,16 +34,6 @@ def rule(failpoint: str, action: str) -> str:
     return f"{failpoint}={passes}*off->1*{action}" if passes else f"{failpoint}=1*{action}"
 
 
-def written_by(at: Scene) -> dict[int, tuple[str, int]]:
-    """For each log partition, who wrote the newest checkpoint, and when (microseconds)."""
-    topic = f"{at.lane.prefix}checkpoints"
-    return {
-        r.partition: (r.value["worker"], r.value["written_at"])
-        for r in log.read(at.lane.kafka, topic)
-        if r.value
-    }
-
-
 def applied_by(at: Scene) -> dict[int, tuple[str, int]]:
     """For each log partition, who holds the claim, and when it last applied (microseconds)."""
     rows = at.sink.rows(
@@ -56,7 +45,7 @@ def applied_by(at: Scene) -> dict[int, tuple[str, int]]:
 
 def working(at: Scene, stage: str, since: int) -> list[str]:
     """Who has made something durable since then, one name for each log partition."""
-    found = written_by(at) if stage == "ingest" else applied_by(at)
+    found = at.written_by() if stage == "ingest" else applied_by(at)
     return [worker for worker, moment in found.values() if moment > since]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 SCHEMAS = Path(__file__).parents[2] / "schemas" / "avro"
 
@@ -66,16 +66,7 @@ def read(
     limit_s: float = 60.0,
 ) -> Iterator[Raw]:
     """Every record of a topic up to the end that stands now, partition by partition."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": kafka,
-            "group.id": "oracle",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "isolation.level": "read_committed" if committed else "read_uncommitted",
-            "fetch.wait.max.ms": 50,
-        }
-    )
+    consumer = Consumer(_reading(kafka, committed=committed))
     try:
         meta = consumer.list_topics(topic, 10).topics[topic]
         numbers = sorted(meta.partitions) if partition is None else [partition]
@@ -83,6 +74,49 @@ def read(
             yield from _read_partition(consumer, topic, number, time.monotonic() + limit_s)
     finally:
         consumer.close()
+
+
+class Tail:
+    """Follows the committed records of a topic from its beginning. For waiting, not for judging."""
+
+    def __init__(self, kafka: str, topic: str) -> None:
+        self._consumer = Consumer(_reading(kafka, committed=True))
+        numbers = self._consumer.list_topics(topic, 10).topics[topic].partitions
+        self._consumer.assign([TopicPartition(topic, n, OFFSET_BEGINNING) for n in numbers])
+
+    def news(self) -> Iterator[Raw]:
+        """What has come since it was asked last."""
+        while messages := self._consumer.consume(500, 0.05):
+            for message in messages:
+                if (found := _raw(message)) is not None:
+                    yield found
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _reading(kafka: str, *, committed: bool) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": kafka,
+        "group.id": "oracle",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
+        "fetch.wait.max.ms": 50,
+    }
+
+
+def _raw(message: Message) -> Raw | None:
+    """The record; None for news of the connection. Fails for any other error."""
+    error = message.error()
+    if error is not None:
+        assert error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN), error
+        return None
+    partition, offset = message.partition(), message.offset()
+    key, value = message.key(), message.value()
+    assert partition is not None and offset is not None and isinstance(key, bytes)
+    assert value is None or isinstance(value, bytes)
+    return Raw(partition, offset, key.decode(), *_decode(value))
 
 
 def _read_partition(consumer: Consumer, topic: str, number: int, deadline: float) -> Iterator[Raw]:
@@ -96,19 +130,12 @@ def _read_partition(consumer: Consumer, topic: str, number: int, deadline: float
     consumer.assign([where])
     while time.monotonic() < deadline:
         for message in consumer.consume(500, 0.05):
-            error = message.error()
-            if error is not None:
-                assert error.code() in (
-                    KafkaError._TRANSPORT,
-                    KafkaError._ALL_BROKERS_DOWN,
-                ), error
+            found = _raw(message)
+            if found is None:
                 continue
-            offset, key, value = message.offset(), message.key(), message.value()
-            assert offset is not None and isinstance(key, bytes)
-            if offset >= end:
+            if found.offset >= end:
                 return
-            assert value is None or isinstance(value, bytes)
-            yield Raw(number, offset, key.decode(), *_decode(value))
+            yield found
         if consumer.position([where])[0].offset >= end:
             return
     raise AssertionError(f"{topic}-{number}: end {end} not reached in time")
