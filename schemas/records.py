@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-PlanName = Literal["interval", "cursor", "snapshot"]
+PlanName = Literal["interval", "cursor", "snapshot", "python", "singer"]
 MarkKind = Literal[
     "interval_complete",
     "interval_failed",

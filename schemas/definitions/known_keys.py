@@ -4,7 +4,6 @@ from typing import Final
 
 from schemas.definitions.fields import Known
 
-_PLANS_ADVICE: Final = "Write `interval`, `cursor` or `snapshot`."
 _KINDS_ADVICE: Final = (
     "Write `pages:`. The kind follows from the placeholder you use: {token} is a token, {page} a page"
     " number, {offset} an offset, {last.id} the last record."
@@ -60,12 +59,8 @@ SOURCE: Final = Known(
 )  # fmt: skip
 STREAM: Final = Known((*REQUEST_KEYS, *STREAM_KEYS), _STREAM_UNSUPPORTED, _REQUEST_ADVICE)
 PLAN: Final = Known(
-    ("interval", "cursor", "snapshot"),
-    {
-        "keyset": "If the server filters by time, write `interval:` with `settle:`.",
-        "singer": _PLANS_ADVICE,
-        "python": _PLANS_ADVICE,
-    },
+    ("interval", "cursor", "snapshot", "python", "singer"),
+    {"keyset": "If the server filters by time, write `interval:` with `settle:`."},
     {"type": "The kind of a plan is its key: `interval:`, `cursor:` or `snapshot:`."},
 )
 INTERVAL: Final = Known(
@@ -90,6 +85,25 @@ SNAPSHOT: Final = Known(
      "schedule": "Write `every:`.", "keep_pages": "Write it at the stream.",
      "upstream_retention": "Write it at the stream."},
 )  # fmt: skip
+PYTHON: Final = Known(
+    ("class", "settings", "hang", "headers", "errors", *CHANGES_STREAM_KEYS),
+    _REQUEST_UNSUPPORTED,
+    {"config": "Write `settings:`.", "path": "Write `class: package.module:Class`.",
+     "module": "Write `class: package.module:Class`.", "timeout": "Write `hang:`.",
+     **dict.fromkeys(
+         ("get", "post", "params", "body", "records", "pages"), "The class says what to ask.")},
+)  # fmt: skip
+SINGER: Final = Known(
+    (
+        "command", "config", "environment", "catalog", "stream", "others", "state", "hang",
+        *CHANGES_STREAM_KEYS,
+    ),
+    advice={"tap": "Write `command: [tap-name]`.", "env": "Write `environment:`.",
+            "settings": "Write `config:`.", "timeout": "Write `hang:`.",
+            "select": "Write `stream:` as the tap names it.",
+            "properties": "Write `catalog:`."},
+)  # fmt: skip
+CATALOG: Final = Known(("file",))
 IDENTITY: Final = Known(("get", "value", "head"))
 AUTH: Final = Known(
     ("bearer", "basic", "api_key", "session", "oauth2"),

@@ -104,7 +104,7 @@ def _check_source(
         advice = f"Did you mean `{near}`?" if near else f"It has {', '.join(source.streams)}."
         reader.note(at, f'{spec.source} has no stream "{spec.stream}"', advice)
         return
-    plans = [plan.plan for plan in stream.plans]
+    plans = list(stream.plan_names)
     if spec.entity.named is not None:
         _check_plans(reader, fields.entry("entity"), spec.entity.named, plans, f"entity of {what}")
     revision = spec.revision.path

@@ -64,8 +64,13 @@ def read_request(reader: Reader, layers: Sequence[MapNode], what: str, plan: str
         body=body,
         read_as=fields.get("read_as", reader.choice("json", "ndjson"), "json"),
         pages=pages,
-        errors=fields.get("errors", reader.list_of(lambda node: _rule(reader, node)), ()),
+        errors=fields.get("errors", lambda node: read_errors(reader, node), ()),
     )
+
+
+def read_errors(reader: Reader, node: Node) -> tuple[ErrorRule, ...]:
+    """The rules that say what an answer means, nearest first."""
+    return reader.list_of(lambda one: _rule(reader, one))(node)
 
 
 def read_request_path(reader: Reader, node: Node) -> Template:

@@ -1,7 +1,8 @@
 """Reads a source's file into a SourceSpec whose plans carry everything they need."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,11 +10,14 @@ from schemas.definitions import known_keys
 from schemas.definitions.fields import Fields
 from schemas.definitions.merging import merge_maps, nearest
 from schemas.definitions.placeholder_checks import check_placeholders, check_tenant_fields
+from schemas.definitions.programs import SingerSpec
 from schemas.definitions.read_access import NO_ORIGIN, read_auth, read_base_url, read_limits
 from schemas.definitions.read_lengths import positive_s
 from schemas.definitions.read_plans import read_cursor, read_interval, read_snapshot
+from schemas.definitions.read_programs import read_program, refuse_snapshot
 from schemas.definitions.read_values import find_secrets
 from schemas.definitions.reader import Reader, Refused
+from schemas.definitions.secrets import Reference
 from schemas.definitions.source import (
     CursorSpec,
     IntervalSpec,
@@ -23,11 +27,13 @@ from schemas.definitions.source import (
     SourceSpec,
     StreamSpec,
 )
+from schemas.definitions.templates import Template
 from schemas.definitions.tenants import read_tenants
 from schemas.definitions.tree import Entry, MapNode, Node, ScalarNode, is_null
 
 T = TypeVar("T")
 _EMPTY = MapNode({}, 1, 1)
+_CHANGES = ("interval", "cursor", "python", "singer")
 
 
 def read_source(reader: Reader, root: MapNode, folder: Path) -> SourceSpec | None:
@@ -41,14 +47,14 @@ def read_source(reader: Reader, root: MapNode, folder: Path) -> SourceSpec | Non
     streams: dict[str, StreamSpec] = {}
     listed = fields.need("streams", lambda node: reader.map(node, "streams"), _EMPTY)
     for entry in listed.entries.values():
-        stream = reader.attempt(lambda entry=entry: _stream(reader, root, name, entry), None)  # type: ignore[misc]
+        stream = reader.attempt(partial(_stream, reader, root, name, entry, folder), None)
         if stream is not None:
             streams[stream.name] = stream
     mode = fields.get("mode", lambda node: _mode(reader, node), "live")
     mappings = root.get("mappings")
     spec = SourceSpec(
         name=name,
-        base_url=fields.need("base_url", lambda node: read_base_url(reader, node), NO_ORIGIN),
+        base_url=_origin(reader, fields, streams),
         auth=fields.get("auth", lambda node: read_auth(reader, node), None),
         tenants=tenants,
         limits=fields.get("limits", lambda node: read_limits(reader, node), LimitsSpec()),
@@ -85,13 +91,23 @@ def _mode(reader: Reader, node: Node) -> str:
     return mode
 
 
-def _stream(reader: Reader, root: MapNode, source: str, entry: Entry) -> StreamSpec:
+def _origin(
+    reader: Reader, fields: Fields, streams: Mapping[str, StreamSpec]
+) -> Template | Reference:
+    """Taps know themselves where to ask; a source that has nothing else needs no origin."""
+    asked = any(not isinstance(stream.program, SingerSpec) for stream in streams.values())
+    if asked or not streams:
+        return fields.need("base_url", lambda node: read_base_url(reader, node), NO_ORIGIN)
+    return fields.get("base_url", lambda node: read_base_url(reader, node), NO_ORIGIN)
+
+
+def _stream(reader: Reader, root: MapNode, source: str, entry: Entry, folder: Path) -> StreamSpec:
     name = reader.name(ScalarNode(entry.key, entry.key, entry.line, entry.column))
     what = f"stream {name}"
     own = _EMPTY if is_null(entry.value) else reader.map(entry.value, what)
     Fields(reader, own, what, known_keys.STREAM)
     plans = _plans(reader, root, own, entry, what)
-    changes = next((plans[key] for key in ("interval", "cursor") if key in plans), None)
+    changes = next((plans[key] for key in _CHANGES if key in plans), None)
     layers = [own, root] if changes is None else [changes, own, root]
     spec = StreamSpec(
         source=source,
@@ -107,6 +123,7 @@ def _stream(reader: Reader, root: MapNode, source: str, entry: Entry) -> StreamS
         deletes=_get(reader, layers, "deletes", reader.choice("shown", "not_shown"), "not_shown"),
         keep_pages_s=_get(reader, layers, "keep_pages", lambda node: _forever(reader, node), None),
         keep_snapshots=1,
+        program=read_program(reader, plans, [own, root], name, folder),
     )
     _check_stream(reader, spec, plans, entry)
     check_placeholders(reader, own, plans, what)
@@ -123,7 +140,8 @@ def _plans(
         raise reader.refuse(
             entry,
             f"{what} needs `plan:`",
-            "Write `interval:` or `cursor:` for changes and/or `snapshot:` below it.",
+            "Write one of `interval:`, `cursor:`, `python:`, `singer:` for changes and/or `snapshot:`"
+            " below it.",
         )
     merged = maps[0] if len(maps) == 1 else merge_maps(maps[0], maps[1], deep=True)
     fields = Fields(reader, merged, f"the plan of {what}", known_keys.PLAN)
@@ -132,15 +150,17 @@ def _plans(
         for key in known_keys.PLAN.keys
         if fields.has(key)
     }
-    if "interval" in plans and "cursor" in plans:
+    changes = [key for key in _CHANGES if key in plans]
+    if len(changes) > 1:
         reader.note(
-            fields.entry("cursor"), f"{what} has two plans for its changes", "Keep one of them."
+            fields.entry(changes[1]), f"{what} has two plans for its changes", "Keep one of them."
         )
+    refuse_snapshot(reader, plans, what)
     if not plans and not any(fields.has(key) for key in known_keys.PLAN.unsupported):
         reader.note(
             entry,
             f"{what} has no plan",
-            "Write `interval:`, `cursor:` or `snapshot:` below `plan:`.",
+            "Write `interval:`, `cursor:`, `python:`, `singer:` or `snapshot:` below `plan:`.",
         )
     return plans
 
@@ -220,5 +240,8 @@ def _check_stream(
         reader.warn(
             entry,
             f"deletes of {spec.name} are never noticed",
-            "Add `snapshot: {every: 1d}` to its `plan`, or write `deletes: shown` if its changes show them.",
+            "Write `deletes: shown` if its changes show them."
+            if "singer" in plans
+            else "Add `snapshot: {every: 1d}` to its `plan`, or write `deletes: shown` if its changes"
+            " show them.",
         )

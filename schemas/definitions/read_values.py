@@ -24,6 +24,7 @@ _SECRET_TEXT = re.compile(
     re.DOTALL,
 )
 _USER_IN_URL = re.compile(r"[a-z]+://[^/@\s]*:([^/@\s]+)@")
+_HOLDS_VALUES: Final = ("params", "headers", "body", "config", "settings", "environment")
 _SHORTEST_NAMED: Final = 6  # `key: id` is hardly a secret
 
 
@@ -160,7 +161,7 @@ def _secrets_of(root: MapNode) -> Iterator[tuple[ScalarNode, str]]:
         if entry.key == "auth":
             yield from _in_auth(entry)
         elif entry.key != "mappings":
-            yield from _named(entry, inside=entry.key in ("params", "headers", "body"))
+            yield from _named(entry, inside=entry.key in _HOLDS_VALUES)
 
 
 def _in_auth(auth: Entry) -> Iterator[tuple[ScalarNode, str]]:
@@ -201,7 +202,7 @@ def _named(entry: Entry, inside: bool) -> Iterator[tuple[ScalarNode, str]]:
             yield from _named(Entry(entry.key, item, entry.line, entry.column), inside)
     elif not is_reference(node):
         for member in node.entries.values():
-            deeper = inside or member.key in ("params", "headers", "body")
+            deeper = inside or member.key in _HOLDS_VALUES
             yield from _named(member, deeper)
 
 

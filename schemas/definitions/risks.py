@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from schemas.definitions.mapping import MappingSpec, RevisionKind, Unknown
+from schemas.definitions.programs import ProgramSpec, SingerSpec
 from schemas.definitions.source import (
     Action,
     Bounds,
@@ -65,10 +66,23 @@ def _of_stream(stream: StreamSpec) -> Iterator[str]:
             yield f"{place}: lookback: none; late arrivals are found by a snapshot only"
     if isinstance(changes, CursorSpec) and changes.identity is None:
         yield f"{place}: no identity; a re-created collection answers nothing for ever"
+    if stream.program is not None:
+        yield from _of_program(place, stream.program)
     if stream.deletes == "not_shown" and stream.snapshot is None:
         yield f"{place}: deletes are never noticed"
     for plan in stream.plans:
         yield from _of_request(f"{place} {plan.plan}", plan)
+
+
+def _of_program(place: str, program: ProgramSpec) -> Iterator[str]:
+    if not isinstance(program, SingerSpec):
+        yield f"{place}: python; that {program.path} skips nothing is its own word"
+        return
+    yield f"{place}: singer; that {program.command[0]} skips nothing is its own word"
+    if program.ignores_others:
+        yield f"{place}: others: ignore; records of the tap's other streams are thrown away"
+    if not program.keeps_state:
+        yield f"{place}: state: none; a run that ends early without an error would not be noticed"
 
 
 def _of_request(place: str, plan: PlanSpec) -> Iterator[str]:

@@ -1,14 +1,15 @@
 """What a source's definition says, frozen: how to ask, and what is true of the provider.
 
 Every plan carries its own fully merged request; nothing has to be looked up at the stream or the
-source. Absent on purpose: keyset, singer, python, parent, graphql and cron schedules, which
-the loader refuses by name.
+source. Absent on purpose: keyset, parent, graphql and cron schedules, which the loader refuses by
+name. Plans that are programs stand in `programs`.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path as FilePath
+from typing import TYPE_CHECKING
 
 from schemas import keys
 from schemas.definitions.paths import Path
@@ -16,6 +17,9 @@ from schemas.definitions.predicates import Predicate, Scalar
 from schemas.definitions.secrets import Reference
 from schemas.definitions.templates import Template, Value
 from schemas.definitions.times import TimeFormat
+
+if TYPE_CHECKING:
+    from schemas.definitions.programs import ProgramSpec
 
 Secret = Reference | Template
 """A secret by reference, or a template of `{tenant.x}` whose field is a reference."""
@@ -286,11 +290,18 @@ class StreamSpec:
     deletes: str  # shown or not_shown
     keep_pages_s: float | None  # None: for ever
     keep_snapshots: int
+    program: "ProgramSpec | None" = None  # a Python class or a tap, in place of `changes`
 
     @property
     def plans(self) -> tuple[PlanSpec, ...]:
-        """The plans that this stream has, changes first."""
+        """The plans that ask requests of their own, changes first; a program is not among them."""
         return tuple(plan for plan in (self.changes, self.snapshot) if plan is not None)
+
+    @property
+    def plan_names(self) -> tuple[str, ...]:
+        """The names of all plans, of a program too, as pages carry them."""
+        own = () if self.program is None else (self.program.plan,)
+        return (*own, *(plan.plan for plan in self.plans))
 
     def partition_id(self, tenant: str | None) -> str:
         """`source/stream` or `source/stream/tenant`, its parts percent-encoded."""
