@@ -61,9 +61,9 @@ class PartitionPoller:
         self._access_of, self._now_us = access_of, now_us
         self._plans = {plan.name: plan for plan in plans}
         self._record_max_bytes = record_max_bytes
-        changes = stream.changes.plan if stream.changes else None
+        changes = stream.changes or stream.program
         self._schedule = Schedule(
-            changes,
+            changes.plan if changes else None,
             int(stream.schedule.every_s * US),
             int(stream.snapshot.every_s * US) if stream.snapshot else None,
         )

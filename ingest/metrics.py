@@ -176,7 +176,7 @@ def _family(name: str, text: str) -> GaugeMetricFamily:
 
 def lag_s(state: StreamState, now_s: float) -> float | None:
     """Seconds since what the changes plan covers; a stream of snapshots only uses those."""
-    for name in ("interval", "cursor", "snapshot"):
+    for name in ("interval", "cursor", "python", "singer", "snapshot"):
         plan = state.plans.get(name)
         if plan is None:
             continue
