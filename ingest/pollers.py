@@ -22,6 +22,7 @@ from ingest.plans.cursor import CursorPlan
 from ingest.plans.interval import IntervalPlan
 from ingest.plans.protocol import Plan
 from ingest.plans.snapshot import SnapshotPlan
+from ingest.programs import Programs
 from ingest.requests import says
 from ingest.tenancy import Tenancy
 from schemas.definitions.load import Definitions
@@ -58,6 +59,8 @@ class Pollers:
         self._made: dict[str, tuple[Poller, Tenant | None]] = {}
         self._accesses = Accesses(definitions.folder, now_us, deadline)
         self.tenancy = Tenancy(definitions.sources, time.monotonic)
+        most = settings.record_max_bytes
+        self._programs = Programs(definitions.folder, most, now_us, hit)
 
     def of(self, partition: int) -> Mapping[str, Poller]:
         """Fresh pollers of every partition id that is routed to log partition `partition`.
@@ -126,11 +129,16 @@ class Pollers:
     def _poller(
         self, source: SourceSpec, stream: StreamSpec, tenant: Tenant | None
     ) -> PartitionPoller:
+        plans = plans_of(stream, tenant, source.limits.timeout_s)
+        if stream.program is not None:
+            return self._programs.poller(
+                source, stream, tenant, lambda: self.access(source, tenant), plans
+            )
         return PartitionPoller(
             stream,
             tenant,
             lambda: self.access(source, tenant),
-            plans_of(stream, tenant, source.limits.timeout_s),
+            plans,
             record_max_bytes=self.settings.record_max_bytes,
             now_us=self.now_us,
             hit=self.hit,

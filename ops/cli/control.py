@@ -19,7 +19,9 @@ About = Annotated[
 ]
 Owner = Annotated[str, typer.Argument(metavar="PARTITION_ID")]
 Note = Annotated[str, typer.Option(help="Why; kept with the decision.")]
-Plan = Annotated[str | None, typer.Option(help="interval, cursor or snapshot; else every plan.")]
+Plan = Annotated[
+    str | None, typer.Option(help="The plan by its name, such as cursor; else every plan.")
+]
 
 control = typer.Typer(
     help="Pause, resume or reset reading, accept failed intervals, ask for a snapshot.",

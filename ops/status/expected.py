@@ -87,7 +87,7 @@ def _stream(stream: StreamSpec) -> ExpectedStream:
         lifetimes.append(changes.lifetime_s)
     settle_us = changes.settle_us if isinstance(changes, IntervalSpec) else 0
     every_s = stream.schedule.every_s
-    if changes is None and snapshot is not None:
+    if changes is None and stream.program is None and snapshot is not None:
         every_s = snapshot.every_s
     return ExpectedStream(
         every_s=every_s,

@@ -95,10 +95,11 @@ def _plan(plan: PlanStatus, now: int) -> str:
         at = moment(micros(plan.complete_before), now)
         failed = f", {len(plan.failed)} failed" if plan.failed else ""
         return f"complete through {at}, {duration(plan.lag_s)} behind   {opened}{failed}"
+    kept = "cursor" if plan.plan == "cursor" else "state"
     if plan.polled_at is None:
-        return f"cursor not complete yet, {plan.walk_pages} pages so far"
+        return f"{kept} not complete yet, {plan.walk_pages} pages so far"
     walk = f"   {plan.walk_pages} pages of the next walk" if plan.walk_pages else ""
-    return f"cursor of {moment(plan.polled_at, now)}, {duration(plan.lag_s)} behind{walk}"
+    return f"{kept} of {moment(plan.polled_at, now)}, {duration(plan.lag_s)} behind{walk}"
 
 
 def _snapshots(one: PartitionStatus, now: int) -> Iterator[str]:
