@@ -15,6 +15,7 @@ from ingest.plans.reach import AUTO_WIDTH_US
 from ingest.pollers import plans_of
 from ops.check.question import next_ask, written
 from schemas.definitions.durations import format_duration
+from schemas.definitions.programs import ProgramSpec, SingerSpec
 from schemas.definitions.source import (
     Bounds,
     CursorSpec,
@@ -47,6 +48,8 @@ class Reason:
 def explained(stream: StreamSpec, tenant: Tenant | None, now_us: int) -> list[Reason]:
     """The first questions of every plan of a stream, changes first, and what follows them."""
     found: list[Reason] = []
+    if stream.program is not None:
+        found.append(Reason(stream.program.plan, "", _of_program(stream.program)))
     for plan in plans_of(stream, tenant, _TIMEOUT_S):
         spec = stream.plan(plan.name)
         assert spec is not None
@@ -55,6 +58,18 @@ def explained(stream: StreamSpec, tenant: Tenant | None, now_us: int) -> list[Re
         except (RenderError, ValueError) as error:
             found.append(Reason(plan.name, "", str(error)))
     return found
+
+
+def _of_program(program: ProgramSpec) -> str:
+    if isinstance(program, SingerSpec):
+        return (
+            f"{program.command[0]} runs from its last stored STATE to its end and says itself what"
+            " it asks; a STATE counts once all records before it are stored."
+        )
+    return (
+        f"{program.path} says what is asked, one question after the other; its state counts once"
+        " the records that it gave back before are stored."
+    )
 
 
 class _Explained:

@@ -14,9 +14,10 @@ from ops.cli import context
 
 if TYPE_CHECKING:
     from ops.check.fetch import FirstPage
+    from ops.check.question import Question
     from ops.check.sample import Sample
     from schemas.definitions.load import Definitions
-    from schemas.definitions.source import SourceSpec, StreamSpec
+    from schemas.definitions.source import SourceSpec, StreamSpec, Tenant
     from schemas.settings import Settings
 
 Source = Annotated[
@@ -111,7 +112,11 @@ def _stream(
     tenants = current_tenants(source)
     tenant = tenants[0] if tenants else None
     owner = stream.partition_id(tenant.id if tenant else None)
-    question = first_question(stream, tenant, time.time_ns() // 1000)
+    now_us = time.time_ns() // 1000
+    if stream.program is None:
+        question = first_question(stream, tenant, now_us)
+    else:
+        question = _of_program(source, stream, tenant, loaded, now_us)
     told: dict[str, Any] = {"stream": stream.name, "partition_id": owner}
     if isinstance(question, str):
         return {**told, "trouble": question}
@@ -145,6 +150,22 @@ def _explain(sources: list[SourceSpec], told: list[dict[str, Any]]) -> None:
                 {"plan": reason.plan, "question": reason.question, "why": reason.why}
                 for reason in found
             ]
+
+
+def _of_program(
+    source: SourceSpec,
+    stream: StreamSpec,
+    tenant: Tenant | None,
+    loaded: Definitions,
+    now_us: int,
+) -> Question:
+    from ops.check.program import ProgramFault, program_question
+
+    try:
+        return program_question(stream, tenant, loaded.folder, now_us)
+    except ProgramFault as fault:
+        message = f"{source.file}: stream {stream.name}: {fault}\n  Needed: {fault.unblocked_by}."
+        raise problems.Stop(message, problems.USAGE) from None
 
 
 def _answer(page: FirstPage) -> dict[str, Any]:
@@ -209,7 +230,8 @@ def _stream_lines(stream: dict[str, Any]) -> Iterator[str]:
     off = answer["clocks_differ_s"]
     clocks = "" if off is None else f", clocks agree to {max(1, round(off))} s"
     more = "more pages follow" if answer["next"] else "no next page"
-    yield f"{'Answer':<26} {answer['status']} in {answer['milliseconds']} ms{clocks}"
+    came = answer["status"] or "a page"  # a tap has no status
+    yield f"{'Answer':<26} {came} in {answer['milliseconds']} ms{clocks}"
     yield f"  {answer['records']} records, {more}, {answer['bytes'] // 1000} kB"
     if answer["empty"]:
         yield f"  the {answer['empty']} stretches before it had no records"

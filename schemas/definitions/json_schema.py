@@ -52,7 +52,7 @@ def source_schema() -> Schema:
     return {
         "$schema": _DRAFT,
         "title": "A source of Gapless",
-        **_map(known_keys.SOURCE, values, ("gapless", "source", "base_url", "streams")),
+        **_map(known_keys.SOURCE, values, ("gapless", "source", "streams")),
     }
 
 
@@ -234,8 +234,36 @@ def _plans() -> Schema:
             "interval": _map(known_keys.INTERVAL, interval),
             "cursor": _map(known_keys.CURSOR, cursor),
             "snapshot": _map(known_keys.SNAPSHOT, snapshot),
+            **_programs(request["headers"], request["errors"]),
         },
     )
+
+
+def _programs(headers: Schema, errors: Schema) -> dict[str, Schema]:
+    """The plans that are programs."""
+    python = {
+        **_changes_values(),
+        "class": {"type": "string", "pattern": r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"},
+        "settings": _VALUES,
+        "hang": _DURATION,
+        "headers": headers,
+        "errors": errors,
+    }
+    singer = {
+        **_changes_values(),
+        "command": {"type": "array", "items": _TEXT},
+        "config": _VALUES,
+        "environment": _VALUES,
+        "catalog": _word_or("discover", _map(known_keys.CATALOG, {"file": _TEXT}, ("file",))),
+        "stream": _TEXT,
+        "others": _words("refuse", "ignore"),
+        "state": _words("kept", "none"),
+        "hang": _DURATION,
+    }
+    return {
+        "python": _map(known_keys.PYTHON, python, ("class",)),
+        "singer": _map(known_keys.SINGER, singer, ("command",)),
+    }
 
 
 def _mapping(known: Known, first: tuple[str, ...] = ()) -> Schema:
