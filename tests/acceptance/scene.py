@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from tests.acceptance.writing import Writer, Written
+from tests.acceptance.writing import Writer
 from tests.conftest import Lane
 from tests.oracle import log
-from tests.oracle.judge import Judge, Watched
+from tests.oracle.judge import Judge, Upstream, Watched
 from tests.oracle.sink import Sink
 from tests.workers import Worker, Workers, wait_for, workers
 
@@ -22,16 +22,6 @@ DEATHS = {
     "ingest": ("ingest.between_pages", "ingest.after_flush", "ingest.after_checkpoints"),
     "apply": ("apply.after_first_upsert", "apply.after_ledger", "apply.after_commit"),
 }
-
-
-class Upstream(Protocol):
-    """A foreign server as the judge asks it."""
-
-    def ledger(self, tenant: str, collection: str) -> list[Written]: ...
-
-    def state(self, tenant: str, collection: str) -> Mapping[str, Written]: ...
-
-    def counts(self) -> Mapping[str, Mapping[str, int]]: ...
 
 
 @dataclass(slots=True)
@@ -51,20 +41,22 @@ class Scene:
         name = f"{stage}-{self.deaths}"
         self.running[stage] = self.workers.start(stage, name, failpoints)
 
-    def kill_again_and_again(self, rounds: int, seed: int) -> None:
+    def kill_again_and_again(
+        self, rounds: int, seed: int, deaths: Mapping[str, tuple[str, ...]] = DEATHS
+    ) -> None:
         """kill -9 of both stages in turn: at any moment, and at a named one in each second round."""
         chance = random.Random(seed)
         for number in range(rounds):
-            for stage, names in DEATHS.items():
+            for stage, names in deaths.items():
                 self.wait_for_work(stage)
                 time.sleep(chance.uniform(0, 0.6))
                 self._kill(stage)
                 name = names[number // 2 % len(names)]
                 self.start(stage, f"{name}=2*off->1*kill" if number % 2 == 0 else "")
-            for stage in DEATHS if number % 2 == 0 else ():
+            for stage in deaths if number % 2 == 0 else ():
                 self._wait_for_death(stage)
                 self.start(stage)
-        for stage in DEATHS:
+        for stage in deaths:
             self.wait_for_work(stage)
 
     def _wait_for_death(self, stage: str) -> None:

@@ -18,7 +18,7 @@ from tests.unit.json_schema import faults
 
 REPOSITORY = Path(__file__).parents[2]
 FOLDERS = ("ops/demo/definitions", "ingest", "tests/acceptance/github", "tests/acceptance/kinto",
-           "tests/unit/definitions")  # fmt: skip
+           "tests/acceptance/singer", "tests/unit/definitions")  # fmt: skip
 
 
 def _plain(node: Node) -> Any:
@@ -66,6 +66,8 @@ def test_what_loads_is_valid(file: Path) -> None:
         (changed(SHOP, ("every: 7d", "every: weekly")), "snapshot.every: 'weekly' does not match"),
         (changed(SHOP, ("time: updated_at", "time: t\n        bounds: both")), "is none of ['[)'"),
         (changed(SHOP, ("      interval:", "      keyset:")), "plan.keyset: no such key"),
+        (changed(SHOP, ("interval:\n", "python: {class: a:B, path: x}\n      interval:\n")), "python.path: no such"),
+        (changed(SHOP, ("interval:\n", "singer: {command: [a], tap: a}\n      interval:\n")), "singer.tap: no such"),
         (changed(SHOP, ("{every: 5m}", "{cron: x}")), "schedule.cron: no such key"),
         (changed(SHOP, ("bearer:", "token:")), ".auth.token: no such key"),
         (changed(ORDERS, ("key: id", "primary_key: id")), ".primary_key: no such key"),
