@@ -70,6 +70,7 @@ class PythonPoller(PartitionPoller):
         )  # fmt: skip
         assert isinstance(stream.program, PythonSpec)
         self._spec, self._calls, self._folder = stream.program, calls, folder
+        self._whose = tenant
         self._program: PythonProgram | None = None
         self._attempts = self._idle = 0
 
@@ -123,7 +124,7 @@ class PythonPoller(PartitionPoller):
         return await self._question(plan, ask, wanted, access, emit)
 
     def _given(self, access: Access) -> Given:
-        values = tenant_values(self._tenant, access.secrets.get)
+        values = tenant_values(self._whose, access.secrets.get)
         settings = render_value(self._spec.settings, values, access.secrets.get)
         tenant = {name.removeprefix("tenant."): value for name, value in values.items()}
         assert isinstance(settings, Mapping)
@@ -131,7 +132,7 @@ class PythonPoller(PartitionPoller):
         return Given(self._spec, self._folder, settings, tenant, scrubber)
 
     def _headers(self, access: Access) -> dict[str, str]:
-        values = tenant_values(self._tenant, access.secrets.get)
+        values = tenant_values(self._whose, access.secrets.get)
         found = {}
         for name, value in self._spec.headers.items():
             rendered = render_value(value, values, access.secrets.get)
@@ -222,7 +223,9 @@ class PythonPoller(PartitionPoller):
             state = changed(ask.state, state=await self._program.state())
             return await self._take(plan, plan.gap(state, reason, now), (), emit)
         if fault.action == "fail":
-            return await self._failed(plan, Stall(reason, "what the class says"), emit)
+            return await self._failed(
+                plan, Stall(reason, "the provider answering rightly, or a corrected class"), emit
+            )
         self._program = None
         self._attempts += 1
         wait_s = fault.wait_s

@@ -35,7 +35,8 @@ def checked_state(state: bytes, what: str, scrubber: Scrubber) -> bytes:
     if scrubber.bytes(state) != state:
         raise StateRefused(
             f"{what} holds a secret, and checkpoints hold none",
-            "a state without it: secrets are given again whenever they are needed",
+            "a state without it, since secrets are given again whenever they are needed; or a secret"
+            " that is no common word",
         )
     return state
 

@@ -68,7 +68,7 @@ class SingerPoller(PartitionPoller):
         )  # fmt: skip
         assert isinstance(stream.program, SingerSpec)
         self._spec, self._plan, self._limits = stream.program, plan, limits
-        self._turns, self._folder = turns, folder
+        self._turns, self._folder, self._whose = turns, folder, tenant
         self._secrets = Secrets(folder=folder)
         self._scrubbed = self._secrets.scrubber.text
         self._origin = TapOrigin(
@@ -123,7 +123,7 @@ class SingerPoller(PartitionPoller):
         state = self._plan_state.state if self._spec.keeps_state else None
         start = await self._prepared(
             lambda: sync(
-                self._spec, self._tenant, self._folder, self._secrets.get,
+                self._spec, self._whose, self._folder, self._secrets.get,
                 state=state, catalog=catalog,
             )
         )  # fmt: skip
@@ -239,7 +239,7 @@ class SingerPoller(PartitionPoller):
     async def _discovered(self) -> bytes:
         """What the tap prints for --discover. Raises TapFault."""
         start = await self._prepared(
-            lambda: discovery(self._spec, self._tenant, self._folder, self._secrets.get)
+            lambda: discovery(self._spec, self._whose, self._folder, self._secrets.get)
         )
         tap = await self._started(start)
         try:
