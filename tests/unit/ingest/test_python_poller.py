@@ -121,6 +121,20 @@ def test_it_goes_on_from_its_stored_state(module: tuple[Path, str]) -> None:
     assert ids(again) == [4, 5, 6, 7, 8]
 
 
+def test_wherever_it_is_interrupted_nothing_is_left_out(module: tuple[Path, str]) -> None:
+    whole = run(module, rows(7)).emissions
+    for stored in range(1, len(whole)):
+        kept = [
+            json.loads(record)["id"]
+            for emission in whole[:stored]
+            for page in emission.observations
+            for record in page.records
+        ]
+        again = run(module, rows(7), restored=whole[stored - 1].state)
+        assert kept + ids(again) == list(range(7))
+        assert again.marks[-1].kind == "caught_up"
+
+
 def _due(plan: PlanState) -> PlanState:
     return replace(plan, polled_at=None)
 
