@@ -201,7 +201,8 @@ class PythonPoller(PartitionPoller):
             self.partition_id, self._spec.definition_hash, self._record_max_bytes,
             access.secrets.scrubber,
         )  # fmt: skip
-        page = cut(origin, got, request, Split(found.envelope, list(found.records)))
+        records = [origin.scrubber.body(record) for record in found.records]
+        page = cut(origin, got, request, Split(found.envelope, records))
         facts = Page(records=len(found.records), at=at, parts=len(page.parts))
         step = plan.take(ask, facts)
         if not step.log:

@@ -24,7 +24,7 @@ from ingest.calls import Calls, Overrun, Strange
 from ingest.plans.program import StateRefused, checked_state
 from ingest.requests import Request
 from schemas.definitions.programs import PythonSpec
-from schemas.definitions.secrets import Scrubber
+from schemas.definitions.scrubber import Scrubber
 from schemas.definitions.templates import text_of
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ingest.plans.protocol import Ask, Nonce, Now, Page, Refusal, Stall, Step
 from ingest.plans.ranges import to_text
-from schemas.definitions.secrets import Scrubber
+from schemas.definitions.scrubber import Scrubber
 from schemas.records import Mark, MarkKind, PassRange, PlanState, Walk
 
 STATE_MAX_BYTES = 48 * 1024

@@ -23,9 +23,9 @@ from tests.acceptance.kinto.server import (
     installed_kinto,
 )
 from tests.acceptance.scene import Scene, differing, scene, writing
-from tests.acceptance.writing import Writer, Written
+from tests.acceptance.writing import Writer
 from tests.conftest import Lane
-from tests.oracle.judge import Watched, micros, seen
+from tests.oracle.judge import Fact, Watched, micros, seen
 from tests.oracle.sink import Row
 from tests.workers import wait_for
 
@@ -126,7 +126,7 @@ def claimed_too_little(at: Scene) -> bool:
     return False
 
 
-def revision(state: Written) -> int:
+def revision(state: Fact) -> int:
     return int(state.body["last_modified"])
 
 

@@ -18,8 +18,8 @@ from schemas.definitions.load import load_folder
 from schemas.failpoints import none
 from schemas.records import PlanState
 from schemas.settings import Settings
-from tests.awaiting import until
 from tests.unit.ingest.taps.tapping import notes, run, source, tapping
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
