@@ -13,13 +13,14 @@ from ingest.http import parsed
 from ingest.observe import Cut, Origin, cut, observations
 from ingest.plans.cursor import CursorPlan
 from ingest.plans.opaque import keep
-from ingest.plans.protocol import Ask, Now, Plan, Stall, Step
-from ingest.reading import Read, empty_page, leads_into_records, next_of, page_of
+from ingest.plans.protocol import Ask, Listing, Now, Page, Plan, Stall, Step
+from ingest.plans.ranges import to_us
+from ingest.reading import Read, empty_page, leads_into_records, next_of, page_of, parents_of
 from ingest.requests import Request
 from ingest.responses import Answer
 from ingest.split import Part, Split, split
 from schemas.definitions.paths import MISSING, Root
-from schemas.definitions.source import CursorSpec, IntervalSpec, PlanSpec, Turn
+from schemas.definitions.source import CursorSpec, IntervalSpec, ParentSpec, PlanSpec, Turn
 from schemas.records import MissingRecord, Observation
 
 _SECOND_US = 1_000_000
@@ -38,6 +39,7 @@ class Asked:
     ask: Ask
     request: Request
     got: Got
+    parent: ParentSpec | None = None
 
 
 class Reader:
@@ -56,6 +58,9 @@ class Reader:
             return self._identified(asked, at), ()
         if got.empty:
             empty = empty_page(at, got.fetched.elapsed_us)
+            if asked.ask.listing:
+                # an error that says "no parents" never completes a snapshot either
+                empty = Page(records=0, at=at, closed=True, listing=Listing(empty, ()))
             return asked.plan.take(asked.ask, empty), ()
         _refuse_stale(asked)
         steps = tuple(s for s in asked.spec.request.records.steps if isinstance(s, str | int))
@@ -69,7 +74,7 @@ class Reader:
     ) -> tuple[Step, tuple[Observation, ...]] | None:
         """The whole body as one slot, if a header says where to go on; None: nothing does."""
         got, pages = asked.got, asked.spec.request.pages
-        if asked.ask.probe or pages is None or pages.next is None:
+        if asked.ask.probe or asked.ask.listing or pages is None or pages.next is None:
             return None
         if pages.turn not in (Turn.TOKEN, Turn.LINK) or pages.next.root is not Root.HEADER:
             return None
@@ -101,7 +106,12 @@ class Reader:
         answer = self._answer(got, spec, found)
         following = self._following(spec, answer, got)
         read = Read(answer, found, at, len(page.parts), got.fetched.elapsed_us)
-        step = asked.plan.take(ask, page_of(read, ask, spec, following))
+        seen = page_of(read, ask, spec, following)
+        if ask.listing:
+            assert asked.parent is not None
+            listing = Listing(seen, parents_of(found, asked.parent))
+            seen = Page(records=0, at=at, elapsed_us=seen.elapsed_us, listing=listing)
+        step = asked.plan.take(ask, seen)
         if not step.log:
             return step, ()
         logged = observations(
@@ -118,10 +128,10 @@ class Reader:
 
     def _answer(self, got: Got, spec: PlanSpec, found: Split) -> Answer:
         """The answer as its paths see it; the records are not decoded where none leads into them."""
-        if spec.plan not in self._into:
-            self._into[spec.plan] = leads_into_records(spec)
+        if spec.definition_hash not in self._into:
+            self._into[spec.definition_hash] = leads_into_records(spec)
         answer = got.answer
-        if self._into[spec.plan] and answer.body is not None:
+        if self._into[spec.definition_hash] and answer.body is not None:
             return answer
         return Answer(answer.status, answer.headers, lambda: parsed(found.envelope))
 
@@ -151,11 +161,13 @@ class Reader:
 def _refuse_stale(asked: Asked) -> None:
     """What a cache kept since before the window's end cannot show all of the window."""
     fetched, ask = asked.got.fetched, asked.ask
-    if not isinstance(asked.spec, IntervalSpec) or not ask.state.open:
+    if not ask.state.open or not (isinstance(asked.spec, IntervalSpec) or ask.listing):
         return
     if fetched.headers.get("age", "0") == "0" or fetched.server_time is None or ask.window is None:
         return
-    # The window may be wider than the interval by a granule; the content's second is cut off.
-    end = ask.window[1] - 2 * asked.spec.granularity_us
+    end = to_us(ask.state.open[0].end)  # parents that came before it must be on the listing
+    if isinstance(asked.spec, IntervalSpec):
+        # The window may be wider than the interval by a granule; the content's second is cut off.
+        end = ask.window[1] - 2 * asked.spec.granularity_us
     if fetched.server_time + _SECOND_US < end:
         raise Stale("a cache answered with content older than the interval's end")

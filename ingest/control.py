@@ -9,7 +9,7 @@ from msgspec.structs import replace as changed
 from ingest.emission import StreamState
 from ingest.plans.ranges import advanced, as_done, done_ranges, failed_ranges, to_text, to_us
 from ingest.plans.snapshot import given_up
-from schemas.records import Blocked, Control, PlanState
+from schemas.records import BY_TIME, Blocked, Control, PlanState
 
 PAUSED = "paused by "
 
@@ -57,20 +57,26 @@ def _snapshot_due(state: StreamState) -> StreamState:
 
 def _accepted(state: StreamState, control: Control) -> StreamState:
     """Failed intervals that lie within the named one count as searched from now on."""
-    plan = state.plans.get("interval")
-    if plan is None or plan.complete_before is None:
-        return state
+    for name in BY_TIME:
+        plan = state.plans.get(name)
+        if plan is not None and control.plan in (None, name):
+            state = replace(state, plans={**state.plans, name: _searched(plan, control)})
+    return state
+
+
+def _searched(plan: PlanState, control: Control) -> PlanState:
+    if plan.complete_before is None:
+        return plan
     accepted = [f for f in plan.failed if _within(f.start, f.end, control)]
     if not accepted:
-        return state
+        return plan
     rest = [f for f in plan.failed if f not in accepted]
     found = changed(plan, failed=rest)
     stretches = [(to_us(f.start), to_us(f.end)) for f in accepted]
     before, done = advanced(
         to_us(plan.complete_before), [*done_ranges(found), *stretches], failed_ranges(found)
     )
-    after: PlanState = changed(found, complete_before=to_text(before), done=as_done(done))
-    return replace(state, plans={**state.plans, "interval": after})
+    return changed(found, complete_before=to_text(before), done=as_done(done))
 
 
 def _within(start: str, end: str, control: Control) -> bool:

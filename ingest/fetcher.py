@@ -24,10 +24,10 @@ from ingest.retry import backoff_s
 from ingest.schedule import US, Schedule, changes_due, due_at, snapshot_due
 from ingest.split import NoRecords, Unsplittable
 from schemas.definitions.secrets import SecretUnavailable
-from schemas.definitions.source import PlanSpec, StreamSpec, Tenant
+from schemas.definitions.source import IntervalSpec, PlanSpec, StreamSpec, Tenant
 from schemas.definitions.templates import RenderError
 from schemas.failpoints import Hit
-from schemas.records import Blocked, Observation, PlanState
+from schemas.records import BY_TIME, Blocked, Observation, PlanState
 
 _log = structlog.get_logger(__name__)
 _REST_S = 1.0
@@ -66,6 +66,8 @@ class PartitionPoller:
             changes.plan if changes else None,
             int(stream.schedule.every_s * US),
             int(stream.snapshot.every_s * US) if stream.snapshot else None,
+            stream.schedule.occurrences,
+            stream.changes.settle_us or 0 if isinstance(stream.changes, IntervalSpec) else 0,
         )
         self._state = StreamState()
         self._held: dict[str, int] = {}
@@ -151,8 +153,7 @@ class PartitionPoller:
             return await self._take(plan, ask, (), emit)
         # Both ends of what is asked stay fixed, however long the answer takes.
         self._state = self._with_plan(plan, ask.state)
-        spec = self._stream.plan(plan.name)
-        assert spec is not None
+        spec = self._stream.asked(plan.name, listing=ask.listing)
         try:
             values = placeholder_values(ask, spec, self._tenant, access.secrets.get)
             request = request_for(ask, spec, values, access.secrets.get)
@@ -163,16 +164,20 @@ class PartitionPoller:
             return await self._wait(outcome, emit)
         if isinstance(outcome, Stall):
             return await self._stall(plan, outcome, emit)
+        if isinstance(outcome, Refusal) and ask.listing and outcome is not Refusal.TOKEN_EXPIRED:
+            why = f"the provider says {outcome} of the listing of parents"
+            return await self._stall(plan, Stall(why, "correct the rule in `errors`"), emit)
         if isinstance(outcome, Refusal):
             step = plan.refuse(ask, outcome, self._now(access))
             return await self._take(plan, step, (), emit)
         self._hit("ingest.after_fetch")
-        return await self._got(Asked(plan, spec, ask, request, outcome), reader, emit)
+        asked = Asked(plan, spec, ask, request, outcome, self._stream.parent)
+        return await self._got(asked, reader, emit)
 
     async def _outcome(
         self, plan: Plan, ask: Ask, spec: PlanSpec, request: Request, access: Access
     ) -> Outcome:
-        sole = plan.name == "interval" and ask.page == 1
+        sole = plan.name in BY_TIME and ask.page == 1 and not ask.listing
         exchange = Exchange(
             access, request, spec.request.errors, can_split=plan.can_split(ask), sole=sole
         )
@@ -209,7 +214,8 @@ class PartitionPoller:
         else:
             self._block(plan, step.stall)
         state = self._after(plan, step)
-        if logged or step.marks or step.tombstones or state.blocked != self._state.blocked:
+        durable = logged or step.marks or step.tombstones or step.save
+        if durable or state.blocked != self._state.blocked:
             marks = tuple(changed(mark, source_epoch=state.source_epoch) for mark in step.marks)
             size = _STATE_BYTES + sum(map(_size, logged))
             await emit(Emission(self.partition_id, logged, marks, state, size, step.tombstones))
@@ -224,7 +230,7 @@ class PartitionPoller:
         now = self._now_us()
         due = snapshot_due if plan.name == "snapshot" else changes_due
         if due(self._state, self._schedule, now) <= now:
-            self._held[plan.name] = now + self._schedule.changes_every_us
+            self._held[plan.name] = now + self._schedule.pause_us
 
     def _after(self, plan: Plan, step: Step) -> StreamState:
         plans = {**self._state.plans, plan.name: step.state}

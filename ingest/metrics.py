@@ -17,7 +17,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import REGISTRY, Collector
 
 from ingest.emission import StreamState
-from schemas.records import PassRange
+from schemas.records import BY_TIME, PassRange
 
 _US = 1_000_000
 _REASON_CHARACTERS = 80
@@ -176,7 +176,7 @@ def _family(name: str, text: str) -> GaugeMetricFamily:
 
 def lag_s(state: StreamState, now_s: float) -> float | None:
     """Seconds since what the changes plan covers; a stream of snapshots only uses those."""
-    for name in ("interval", "cursor", "python", "singer", "snapshot"):
+    for name in (*BY_TIME, "cursor", "python", "singer", "snapshot"):
         plan = state.plans.get(name)
         if plan is None:
             continue

@@ -79,6 +79,7 @@ def observations(
             parts=len(page.parts),
             source_epoch=source_epoch,
             reason=ask.reason,
+            run=ask.run,
             method=method,
             url=page.url,
             definition_hash=origin.definition_hash,

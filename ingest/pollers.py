@@ -20,13 +20,24 @@ from ingest.faults import where
 from ingest.fetcher import PartitionPoller
 from ingest.plans.cursor import CursorPlan
 from ingest.plans.interval import IntervalPlan
+from ingest.plans.keyset import KeysetPlan
+from ingest.plans.parents import ParentsWalker
 from ingest.plans.protocol import Plan
+from ingest.plans.runs import Runs
 from ingest.plans.snapshot import SnapshotPlan
+from ingest.plans.walk import Walker
 from ingest.programs import Programs
 from ingest.requests import says
 from ingest.tenancy import Tenancy
 from schemas.definitions.load import Definitions
-from schemas.definitions.source import IntervalSpec, SourceSpec, StreamSpec, Tenant
+from schemas.definitions.source import (
+    IntervalSpec,
+    KeysetSpec,
+    PagesSpec,
+    SourceSpec,
+    StreamSpec,
+    Tenant,
+)
 from schemas.failpoints import Hit
 from schemas.routing import route
 from schemas.settings import Settings
@@ -152,22 +163,46 @@ def plans_of(stream: StreamSpec, tenant: Tenant | None, timeout_s: float) -> tup
     found: list[Plan] = []
     changes = stream.changes
     if isinstance(changes, IntervalSpec):
+        keyset = isinstance(changes, KeysetSpec)
+        by_time = KeysetPlan if keyset else IntervalPlan
         found.append(
-            IntervalPlan(
+            by_time(
                 changes,
                 owner,
                 nonce,
                 retention_us=None if retention is None else int(retention * US),
                 slow_us=int(timeout_s * _SLOW_SHARE * US),
-                by_start=says(changes, "start"),
-                by_end=says(changes, "end"),
+                by_start=says(changes, "after.time" if keyset else "start"),
+                by_end=says(changes, "until" if keyset else "end"),
+                runs=_runs(stream),
+                walker=_walker(stream, changes.request.pages),
             )
         )
     elif changes is not None:
         found.append(CursorPlan(changes, owner, nonce))
     if stream.snapshot is not None:
-        found.append(SnapshotPlan(stream.snapshot, owner, nonce, keep=stream.keep_snapshots))
+        found.append(
+            SnapshotPlan(
+                stream.snapshot,
+                owner,
+                nonce,
+                keep=stream.keep_snapshots,
+                walker=_walker(stream, stream.snapshot.request.pages),
+            )
+        )
     return tuple(found)
+
+
+def _walker(stream: StreamSpec, pages: PagesSpec | None) -> Walker | None:
+    """None: the plan's own. A walk over parents takes their listing's pages too."""
+    if stream.parent is None:
+        return None
+    return ParentsWalker(pages, stream.parent.listing.request.pages, nonce)
+
+
+def _runs(stream: StreamSpec) -> Runs | None:
+    occurrences = stream.schedule.occurrences
+    return None if occurrences is None else Runs(occurrences, stream.run_id)
 
 
 def nonce() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,17 +14,27 @@ import orjson
 
 from ingest.http import parsed
 from ingest.plans.opaque import keep
-from ingest.plans.protocol import Ask, Now, Page
+from ingest.plans.protocol import Ask, Now, Page, Parent, Position
 from ingest.responses import Answer
 from ingest.split import Split
-from schemas.definitions.paths import MISSING, Root, Step, find
-from schemas.definitions.source import CursorSpec, End, IntervalSpec, Order, PlanSpec, Turn
+from schemas.definitions.paths import MISSING, Path, Root, Step, find
+from schemas.definitions.source import (
+    CursorSpec,
+    End,
+    IntervalSpec,
+    Order,
+    ParentSpec,
+    PlanSpec,
+    Turn,
+)
 from schemas.definitions.time_fields import TimeFault
 from schemas.definitions.times import time_reader
 
 # RFC 8288: <target>; param; param, … (a target holds no ">").
 _LINK = re.compile(r"<([^>]*)>((?:\s*;\s*[^;,\"=]+(?:=(?:\"[^\"]*\"|[^;,\"]*))?)*)")
 _REL = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^;,\s\"]+))", re.IGNORECASE)
+
+_SCALARS = (str, int, float, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +105,7 @@ def page_of(read: Read, ask: Ask, spec: PlanSpec, next_page: str | None) -> Page
         times=ids.times()
         if isinstance(spec, IntervalSpec) and spec.order is not Order.NONE
         else (),
+        positions=ids.positions() if pages is not None and pages.turn is Turn.KEYSET else (),
         elapsed_us=read.elapsed_us,
     )
 
@@ -101,6 +113,26 @@ def page_of(read: Read, ask: Ask, spec: PlanSpec, next_page: str | None) -> Page
 def empty_page(at: Now, elapsed_us: int) -> Page:
     """What an answer is that a rule treats as empty: it ends a walk and completes no snapshot."""
     return Page(records=0, at=at, closed=True, elapsed_us=elapsed_us)
+
+
+def parents_of(found: Split, spec: ParentSpec) -> list[Parent]:
+    """The records of a listing that count as parents, each with what tells it apart from others."""
+    read_id = finder(spec.listing.request.id.steps)
+    parents: list[Parent] = []
+    for raw in found.records:
+        record = _value(raw)
+
+        def lookup(path: Path, of: Any = record) -> Any:
+            return find(path.steps, of)
+
+        if spec.when is not None and not spec.when.matches(lookup):
+            continue
+        id_ = _kept(read_id(raw))
+        named = raw if id_ is None else id_.encode("utf-8", "surrogatepass")
+        key = hashlib.blake2b(named, digest_size=8).hexdigest()
+        fields = {name: find((name,), record) for name in spec.fields}
+        parents.append((key, {n: v for n, v in fields.items() if isinstance(v, _SCALARS)}))
+    return parents
 
 
 class _Ids:
@@ -115,8 +147,7 @@ class _Ids:
     def last(self) -> str | None:
         if not self._raw:
             return None
-        value = finder(self._spec.request.id.steps)(self._raw[-1])
-        return None if value is MISSING or value is None else keep(value)
+        return _kept(finder(self._spec.request.id.steps)(self._raw[-1]))
 
     def ids(self) -> Sequence[int]:
         return [hash(one) for one in self._ids()]
@@ -144,6 +175,15 @@ class _Ids:
             except TimeFault:
                 found.append(None)
         return found
+
+    def positions(self) -> list[Position]:
+        """The time and id of every record as they stand there; a time that cannot be read is none."""
+        assert isinstance(self._spec, IntervalSpec)
+        find_time, find_id = finder(self._spec.time.steps), finder(self._spec.request.id.steps)
+        return [
+            (None if at is None else _kept(find_time(record)), _kept(find_id(record)))
+            for record, at in zip(self._raw, self.times(), strict=True)
+        ]
 
     def _ids(self) -> list[str | bytes]:
         """What tells each record apart: its id, else its bytes."""
@@ -180,6 +220,10 @@ def finder(steps: tuple[Step, ...]) -> Callable[[bytes], Any]:
         return MISSING if value is msgspec.UNSET else value
 
     return quick
+
+
+def _kept(value: Any) -> str | None:
+    return None if value is MISSING or value is None else keep(value)
 
 
 def _content(records: list[bytes]) -> int:

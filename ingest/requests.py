@@ -14,8 +14,8 @@ from schemas.definitions.templates import names_in, render_path, render_value, t
 from schemas.definitions.times import print_time
 
 Resolve = Callable[[Reference], str]
-_TIMES = ("start", "end")
-_OPAQUE = ("token", "cursor", "last.id")
+_TIMES = ("start", "end", "after.time", "until")
+_OPAQUE = ("token", "cursor", "last.id", "after.time", "after.id")
 
 
 @dataclass(frozen=True, slots=True)

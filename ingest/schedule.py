@@ -9,21 +9,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ingest.clock import SLACK_US
 from ingest.control import is_paused
 from ingest.emission import StreamState
+from ingest.plans.ranges import frontier
+from schemas.definitions.cron import Occurrences
 from schemas.records import PlanState
 
 US = 1_000_000
 NEVER = 2**62
+_RUN_PAUSE_US = 60 * US  # the provider's clock may be behind ours when a run should be over
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What a stream declares. `changes`: its plan for changes; either may be absent."""
+    """What a stream declares. `changes`: its plan for changes; either may be absent.
+
+    With `occurrences` the changes are asked for when a run is over and has settled.
+    """
 
     changes: str | None
     changes_every_us: int
     snapshot_every_us: int | None
+    occurrences: Occurrences | None = None
+    settle_us: int = 0
+
+    @property
+    def pause_us(self) -> int:
+        """How long a plan is left alone that was due and had nothing to ask."""
+        if self.occurrences is None:
+            return self.changes_every_us
+        return min(self.changes_every_us, _RUN_PAUSE_US)
 
 
 def due_at(state: StreamState, schedule: Schedule, held: Mapping[str, int], now: int) -> int:
@@ -42,7 +58,17 @@ def changes_due(state: StreamState, schedule: Schedule, now: int) -> int:
     plan = state.plans.get(schedule.changes)
     if plan is None or plan.open or plan.walk is not None:
         return 0
+    if schedule.occurrences is not None:
+        return _run_due(plan, schedule, schedule.occurrences, now)
     return _after(plan, schedule.changes_every_us, now)
+
+
+def _run_due(plan: PlanState, schedule: Schedule, occurrences: Occurrences, now: int) -> int:
+    """When the first run that was not asked for yet is over; what failed is tried again sooner."""
+    if plan.complete_before is None:
+        return 0
+    due = occurrences.after(frontier(plan)) + schedule.settle_us + SLACK_US
+    return min(due, _after(plan, schedule.changes_every_us, now)) if plan.failed else due
 
 
 def snapshot_due(state: StreamState, schedule: Schedule, now: int) -> int:

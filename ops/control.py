@@ -11,7 +11,7 @@ from schemas.codec import encode
 from schemas.definitions.problems import closest
 from schemas.keys import encode_part
 from schemas.log import config
-from schemas.records import Control, Failed
+from schemas.records import BY_TIME, Control, Failed
 from schemas.settings import Settings
 
 _TIMEOUT_S = 20.0
@@ -69,14 +69,23 @@ def check_about(about: str, known: Sequence[str]) -> list[str]:
     raise RefusedDecision(f"No partition id is {about} or below it.{hint}")
 
 
-def check_failed(log: LogFacts, about: str, plan: str, start: str | None, end: str | None) -> None:
-    """Whether exactly this interval has failed. Raises RefusedDecision and lists those that have."""
+def check_failed(
+    log: LogFacts, about: str, plan: str | None, start: str | None, end: str | None
+) -> str:
+    """The plan of which exactly this interval has failed; `plan`: only that one is meant.
+
+    Raises RefusedDecision and lists those that have.
+    """
     record = log.checkpoints.get(about)
-    state = record.checkpoint.plans.get(plan) if record else None
-    failed: Sequence[Failed] = state.failed if state else ()
-    if any((one.start, one.end) == (start, end) for one in failed):
-        return
+    plans = record.checkpoint.plans if record else {}
+    failed: list[Failed] = []
+    for name in BY_TIME if plan is None else (plan,):
+        found: Sequence[Failed] = plans[name].failed if name in plans else ()
+        if any((one.start, one.end) == (start, end) for one in found):
+            return name
+        failed += found
     if not failed:
-        raise RefusedDecision(f"No interval of {about}, plan {plan}, has failed.")
+        of = "" if plan is None else f", plan {plan},"
+        raise RefusedDecision(f"No interval of {about}{of} has failed.")
     listed = "\n".join(f"  --start {f.start} --end {f.end}   {f.reason}" for f in failed)
     raise RefusedDecision(f"Name the interval that is accepted; these have failed:\n{listed}")

@@ -7,6 +7,7 @@ last two places. A partition id has two or three parts itself, so keys are read 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from urllib.parse import quote, unquote
 
 from schemas.records import Mark, Observation
@@ -57,6 +58,12 @@ def split_partition_id(text: str) -> tuple[str, str, str | None]:
             f"not a partition id: {text!r}; expected source/stream or source/stream/tenant"
         )
     return parts[0], parts[1], parts[2] if len(parts) == 3 else None
+
+
+def run_id(schedule: str, occurrence_us: int) -> str:
+    """`source/stream@2026-11-02T04:30:00Z`: one occurrence (microseconds, UTC) of a schedule."""
+    moment = datetime.fromtimestamp(occurrence_us // 1_000_000, UTC)
+    return f"{schedule}@{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def page_key(observation: Observation) -> str:

@@ -9,7 +9,9 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-PlanName = Literal["interval", "cursor", "snapshot", "python", "singer"]
+PlanName = Literal["interval", "keyset", "cursor", "snapshot", "python", "singer"]
+BY_TIME = ("interval", "keyset")
+"""Plans whose state is a frontier in the source's time: `complete_before`, open, done, failed."""
 MarkKind = Literal[
     "interval_complete",
     "interval_failed",

@@ -21,7 +21,7 @@ from apply.outcomes import PENDING, Outcome
 from schemas.definitions.mapping import MappingSpec
 from schemas.records import Observation
 
-_PLANS = ("interval", "cursor", "snapshot")
+_PLANS = ("interval", "keyset", "cursor", "snapshot")
 MapOrdinary = Callable[..., None]
 
 

@@ -28,7 +28,9 @@ from ingest.plans.protocol import (
     Now,
     Page,
     Refusal,
+    Stall,
     Step,
+    Value,
 )
 from ingest.plans.ranges import (
     Range,
@@ -37,9 +39,10 @@ from ingest.plans.ranges import (
     to_text,
     to_us,
 )
-from ingest.plans.reach import Reach
+from ingest.plans.reach import AUTO_WIDTH_US, Reach
+from ingest.plans.runs import Runs
 from ingest.plans.walk import Outcome, Walker, begun_again, walked
-from ingest.plans.window import asked, beyond, disorder, horizon, middle
+from ingest.plans.window import asked, disorder, horizon, is_beyond, middle
 from schemas.definitions.source import IntervalSpec
 from schemas.records import Mark, OpenInterval, PlanState, Walk
 
@@ -51,10 +54,12 @@ _REFUSED = "the provider says that it has this stretch no more"
 
 class IntervalPlan:
     """`retention_us`: how long the provider keeps facts; `slow_us`: a first page slower than this
-    asks for smaller windows; `by_start`, `by_end`: whether the request says these ends.
+    asks for smaller windows; `by_start`, `by_end`: whether the request says these ends; `runs`: the
+    schedule's, if it has any: a poll then reaches to the end of a run. `walker`: if not one over pages.
     """
 
     name = "interval"
+    first_width_us = AUTO_WIDTH_US
 
     def __init__(
         self,
@@ -66,15 +71,24 @@ class IntervalPlan:
         slow_us: int | None = None,
         by_start: bool = True,
         by_end: bool = True,
+        runs: Runs | None = None,
+        walker: Walker | None = None,
     ) -> None:
         self._spec = spec
-        self._marker = Marker(partition_id)
+        self._marker = Marker(partition_id, self.name, runs)
         self._retention_us = retention_us
         self._slow_us = slow_us
         self._by_start, self._by_end = by_start, by_end
         self._unit = max(spec.granularity_us, spec.format.unit_us)
-        self._walker = Walker(spec.request.pages, nonce)
-        self._reach = Reach(spec, self._unit, retention_us)
+        self._walker = walker or Walker(spec.request.pages, nonce)
+        self._reach = Reach(
+            spec,
+            self._unit,
+            retention_us,
+            runs,
+            windowed=by_start or by_end,
+            first_width=self.first_width_us,
+        )
         self._too_wide: int | None = None
 
     def adopt(self, state: PlanState | None) -> PlanState:
@@ -112,26 +126,25 @@ class IntervalPlan:
 
     def take(self, ask: Ask, page: Page) -> Step:
         state, interval, walk = _work(ask)
-        memory = self._walker.enter(walk)
-        times = [time for time in page.times if time is not None]
-        last = memory.last_time if ask.page > 1 else None
-        stall = disorder(times, last, self._spec.order)
+        stall = self._disorder(walk, page)
         if stall is not None:
             return Step(ask.state, stall=stall)
-        memory.last_time = times[-1] if times else last
+        times = [time for time in page.times if time is not None]
         cap = self._spec.result_cap
-        found = max(walked(walk) + page.records, page.total or 0)
-        capped = cap is not None and found >= cap
+        found = max(walked(self._walker.leaf(walk)[1]) + page.records, page.total or 0)
+        # What lies behind the window's end was shown, so nothing within it was cut off.
+        beyond = self._beyond(times, ask)
+        capped = cap is not None and found >= cap and not beyond and page.listing is None
         if capped and self._middle(interval) is not None:
             return self._split(state, "result cap", page.at)
-        turned = self._walker.turn(walk, page, beyond=self._beyond(times, ask))
+        turned = self._walker.turn(walk, page, beyond=beyond)
         if turned.outcome is Outcome.STALL:
             return Step(ask.state, stall=turned.stall)
         if turned.outcome in (Outcome.BEGIN, Outcome.INCOMPLETE):
             return Step(with_walk(state, None), stall=turned.stall)
         state = with_walk(state, turned.walk)
-        if turned.outcome is Outcome.MORE:
-            return Step(state, log=turned.log)
+        if turned.outcome is Outcome.MORE and not (capped and self._walker.divided):
+            return dataclasses.replace(self._more(state, page, turned.log), save=turned.save)
         if capped:
             return self._fail(state, "unsplittable: result cap", page.at, turned.log)
         if turned.outcome is Outcome.AGAIN:
@@ -152,7 +165,9 @@ class IntervalPlan:
         return self._split(state, reason, now)
 
     def can_split(self, ask: Ask) -> bool:
-        return ask.page == 1 and self._middle(ask.state.open[0]) is not None
+        _, interval, walk = _work(ask)
+        first = not ask.listing and self._walker.leaf(walk)[1].page == 1
+        return first and self._middle(interval) is not None
 
     # What to ask
 
@@ -160,12 +175,12 @@ class IntervalPlan:
         return horizon(self._retention_us, now.server_max, self._unit)
 
     def _middle(self, interval: OpenInterval) -> int | None:
+        if not self._reach.windowed:
+            return None
         return middle(range_of(interval), self._unit, self._reach.width_min)
 
     def _ask(self, state: PlanState, interval: OpenInterval, walk: Walk) -> Ask:
         window = asked(range_of(interval), self._spec.bounds, self._unit)
-        values = self._walker.values(walk)
-        values["start"], values["end"] = window
         return Ask(
             plan=self.name,
             state=with_walk(state, walk),
@@ -173,17 +188,36 @@ class IntervalPlan:
             pass_=self._walker.enter(walk).pass_,
             page=walk.page,
             reason=interval.reason,
-            values=values,
+            values=self._bounds(window) | self._walker.values(walk),
             link=self._walker.link(walk),
             window=window,
-            token=walk.token,
+            token=self._walker.leaf(walk)[1].token,
+            run=self._marker.run_of(range_of(interval)),
+            listing=self._walker.wants_listing(walk),
         )
+
+    def _bounds(self, window: Range) -> dict[str, Value]:
+        return {"start": window[0], "end": window[1]}
 
     # What an answer means
 
+    def _disorder(self, walk: Walk, page: Page) -> Stall | None:
+        """Pages that may shift are in order each, not one behind the other: they are walked again."""
+        memory, leaf = self._walker.leaf(walk)
+        times = [time for time in page.times if time is not None]
+        last = memory.last_time if leaf.page > 1 and not self._walker.shifts else None
+        stall = disorder(times, last, self._spec.order)
+        if stall is None:
+            memory.last_time = times[-1] if times else last
+        return stall
+
+    def _more(self, state: PlanState, page: Page, log: bool) -> Step:
+        """The walk goes on with its next page."""
+        return Step(state, log=log)
+
     def _beyond(self, times: list[int], ask: Ask) -> bool:
         assert ask.window is not None
-        return beyond(
+        return is_beyond(
             times,
             ask.window,
             self._spec.order,
@@ -192,32 +226,39 @@ class IntervalPlan:
         )
 
     def _finish(self, state: PlanState, page: Page, found: int, log: bool) -> Step:
-        interval = state.open[0]
-        start, end = range_of(interval)
-        limit = self._horizon(page.at)
         width = self._learnt(state, page, found)
+        state, marks, lost = self._closed(state, range_of(state.open[0]), page.at)
+        state = replace(state, width_us=width)
+        return self._perhaps_over(Step(state, log=log, marks=marks, lost=lost))
+
+    def _closed(
+        self, state: PlanState, stretch: Range, now: Now
+    ) -> tuple[PlanState, tuple[Mark, ...], bool]:
+        """The first open interval is over, `stretch` of it searched; what the provider may have
+        purged meanwhile is a gap. With whether anything was lost.
+        """
+        start, end = stretch
+        limit = self._horizon(now)
         gaps: tuple[Mark, ...] = ()
         if limit is not None and start < limit:
             kept = min(limit, end)
-            state, gaps = self._lost(state, (start, kept), _AGED, page.at)
+            state, gaps = self._lost(state, (start, kept), _AGED, now)
             start = kept
-        marks: tuple[Mark, ...] = ()
-        if start < end:
-            state, marks = finished(state, (start, end), self._marker, page.at.local)
-        else:
-            state = replace(state, open=state.open[1:])
-        state = replace(state, width_us=width)
-        step = Step(state, log=log, marks=gaps + marks, lost=bool(gaps))
-        return self._perhaps_over(step)
+        if start >= end:
+            return replace(state, open=state.open[1:]), gaps, bool(gaps)
+        state, marks = finished(state, (start, end), self._marker, now.local)
+        return state, gaps + marks, bool(gaps)
 
     def _learnt(self, state: PlanState, page: Page, found: int) -> int | None:
         """The largest width that finishes with headroom: twice as wide while there is plenty."""
         interval, width = state.open[0], self._reach.width(state)
+        if not self._reach.windowed:
+            return state.width_us
         walk, cap = interval.walk, self._spec.result_cap
         if self._slow_us is not None and page.elapsed_us > self._slow_us:
             self._too_wide = width
             return max(width // 2, self._reach.width_min)
-        pages = walk.page if walk else 1
+        pages = self._walker.depth(walk) if walk else 1
         roomy = pages <= _ROOMY_PAGES if cap is None else found * 4 <= cap
         bounded = self._too_wide is not None and width * 2 >= self._too_wide
         restarted = walk is not None and walk.restarts > 0
@@ -245,6 +286,9 @@ class IntervalPlan:
 
     def _expired(self, state: PlanState, walk: Walk, now: Now) -> Step:
         """The interval begins again; one that outlives its token repeatedly is bisected."""
+        renewed = self._walker.renewed(walk)
+        if renewed is not None:
+            return Step(with_walk(state, renewed))
         restarts = walk.restarts + 1
         if restarts >= 2 and self._middle(state.open[0]) is not None:
             return self._split(state, "its token expires", now)

@@ -23,6 +23,7 @@ from ingest.plans.ranges import (
     to_us,
     with_failed,
 )
+from ingest.plans.runs import Runs
 from schemas.records import (
     Done,
     Failed,
@@ -40,9 +41,15 @@ RETRY = "retry"
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Makes the marks of one partition id's interval plan."""
+    """Makes the marks of one partition id's plan by time."""
 
     partition_id: str
+    plan: str = "interval"
+    runs: Runs | None = None
+
+    def run_of(self, stretch: Range) -> str | None:
+        """The run that a stretch belongs to, if the schedule has runs."""
+        return None if self.runs is None else self.runs.of(stretch)
 
     def mark(
         self,
@@ -59,12 +66,13 @@ class Marker:
         return Mark(
             kind=kind,
             partition_id=self.partition_id,
-            plan="interval",
+            plan=self.plan,
             scope=scope or scope_of(start, end),
             start=start,
             end=end,
             passes=list(passes),
             reason=reason,
+            run=self.run_of(stretch),
             at=at,
         )
 
@@ -108,12 +116,13 @@ def finished(
 def _caught_up(
     state: PlanState, stretch: Range, marker: Marker, at: int
 ) -> tuple[PlanState, tuple[Mark, ...]]:
-    """No records: one cumulative mark for the whole run of such intervals."""
+    """No records: one cumulative mark for all such intervals in a row (of one run of a schedule)."""
     closed: tuple[Mark, ...] = ()
     run = state.empty
     if run is not None:
         start, end = to_us(run.start), to_us(run.end)
-        if start <= stretch[1] and stretch[0] <= end:
+        same_run = marker.run_of((start, end)) == marker.run_of(stretch)
+        if start <= stretch[1] and stretch[0] <= end and same_run:
             stretch_of_run = (min(start, stretch[0]), max(end, stretch[1]))
         else:
             closed, stretch_of_run = _closed_run(run, marker, at), stretch

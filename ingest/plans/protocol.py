@@ -19,6 +19,9 @@ Nonce = Callable[[], str]
 Value = str | int | float | bool | None
 """What a placeholder may stand for; times are integer microseconds since the epoch."""
 
+Position = tuple[str | None, str | None]
+"""The time and the id of a record, as texts that `opaque.give` turns back; None: it has none."""
+
 TOKEN_MAX_BYTES = 4096
 PASS_RANGES_MAX = 64
 OPEN_MAX = 8
@@ -44,7 +47,8 @@ class Ask:
     """One question. `state` is the plan's state in which it is asked.
 
     `window` is what is asked for, widened to what the server includes (microseconds, both ends
-    included). `page` counts from 1 within a walk; a `probe` asks for the collection's identity.
+    included). `page` counts from 1 within a walk; a `probe` asks for the collection's identity. `run`:
+    the occurrence of the schedule that the question is about. A `listing` asks for parents.
     """
 
     plan: str
@@ -58,6 +62,12 @@ class Ask:
     probe: bool = False
     window: tuple[int, int] | None = None
     token: str | None = None
+    run: str | None = None
+    listing: bool = False
+
+
+Parent = tuple[str, Mapping[str, Value]]
+"""What tells a parent apart (64 bits, hexadecimal), and its fields that requests send."""
 
 
 def no_ids() -> Sequence[int]:
@@ -73,7 +83,9 @@ class Page:
     `closed` that an error rule declared the answer empty. `content` is a cheap fingerprint of the
     records. `read_ids` gives one 8-byte hash per record, `read_compared` those by which walks are
     compared (id and time, records of the window only). `times` has the time of each record or None,
-    only where the order of the pages matters. `parts` is the number of log records it needs.
+    only where the order of the pages matters, `positions` its time and id as they stood there, only
+    where these turn the pages. `parts` is the number of log records it needs. With a `listing` it has
+    no records of its own.
     """
 
     records: int
@@ -89,7 +101,17 @@ class Page:
     read_ids: Callable[[], Sequence[int]] = no_ids
     read_compared: Callable[[], Sequence[int]] = no_ids
     times: Sequence[int | None] = ()
+    positions: Sequence[Position] = ()
     elapsed_us: int = 0
+    listing: Listing | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page of the parents' listing, and those of its records that count."""
+
+    page: Page
+    parents: Sequence[Parent]
 
 
 class Refusal(StrEnum):
@@ -119,7 +141,7 @@ class Step:
 
     `log`: the page becomes an observation. `recreated`: the source epoch rises. `lost`: something
     is gone for good, so a snapshot is due at once. A step with `tombstones` has neither page nor
-    marks.
+    marks. `save`: the state is worth a checkpoint although nothing is logged.
     """
 
     state: PlanState
@@ -129,6 +151,7 @@ class Step:
     recreated: bool = False
     lost: bool = False
     tombstones: tuple[str, ...] = ()
+    save: bool = False
 
 
 class Plan(Protocol):

@@ -75,6 +75,12 @@ def open_ranges(state: PlanState) -> list[Range]:
     return [(to_us(o.start), to_us(o.end)) for o in state.open]
 
 
+def frontier(state: PlanState) -> int:
+    """How far anything was asked for: behind it nothing is complete, failed or open."""
+    known = done_ranges(state) + failed_ranges(state) + open_ranges(state)
+    return max([to_us(state.complete_before or ""), *(end for _, end in known)])
+
+
 def advanced(
     before: int, done: Iterable[Range], failed: Sequence[Range]
 ) -> tuple[int, list[Range]]:

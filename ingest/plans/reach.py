@@ -15,25 +15,39 @@ from ingest.plans.ranges import (
     done_ranges,
     failed_ranges,
     floor_to,
+    frontier,
     open_ranges,
     run_end,
     to_text,
     to_us,
 )
+from ingest.plans.runs import Runs
 from ingest.plans.window import horizon
 from schemas.definitions.source import IntervalSpec
 from schemas.records import OpenInterval, PlanState
 
 AUTO_WIDTH_US = 30 * 86_400_000_000
+ALL_US = 10_000 * 366 * 86_400_000_000
 
 
 class Reach:
     """The stretches of one poll after the other. `origin`: where the past begins, if nobody said so
-    and the provider may already have purged what lies there.
+    and the provider may already have purged what lies there. Not `windowed`: the request says neither
+    end, so a part of a stretch costs as much as the whole.
     """
 
-    def __init__(self, spec: IntervalSpec, unit: int, retention_us: int | None) -> None:
+    def __init__(
+        self,
+        spec: IntervalSpec,
+        unit: int,
+        retention_us: int | None,
+        runs: Runs | None = None,
+        *,
+        windowed: bool = True,
+        first_width: int = AUTO_WIDTH_US,
+    ) -> None:
         self._spec, self._unit, self._retention_us = spec, unit, retention_us
+        self._runs, self.windowed, self._first_width = runs, windowed, first_width
         self.width_min = max(spec.width_min_us, unit)
         self.began = 0
         self.origin: int | None = None
@@ -45,6 +59,8 @@ class Reach:
         """A poll starts; a state without `complete_before` gets one, where the past begins."""
         spec = self._spec
         self._end = floor_to(now.server - (spec.settle_us or 0), self._unit)
+        if self._runs is not None:
+            self._end = self._runs.upto(self._end)
         self.began, self.retry_failed = now.local, False
         lookback, lowest = self._lookback(), self._lowest(now)
         if state.complete_before is None:
@@ -55,8 +71,10 @@ class Reach:
             state = replace(state, complete_before=to_text(lowest))
         before = to_us(state.complete_before or "")
         known = done_ranges(state) + failed_ranges(state) + open_ranges(state)
-        frontier = max([before, *(end for _, end in known)])
-        at = floor_to(min(run_end(before, known), frontier - lookback), self._unit)
+        reached = frontier(state)
+        if self._runs is not None and self._end <= reached:
+            lookback = 0  # no run is over since: what was read is read again with the next one
+        at = floor_to(min(run_end(before, known), reached - lookback), self._unit)
         self._at = at if lowest is None else max(at, min(lowest, before))
         if self._retried >= {f.start for f in state.failed}:
             self._retried.clear()
@@ -64,7 +82,9 @@ class Reach:
 
     def width(self, state: PlanState) -> int:
         """How wide the next interval may be."""
-        width = state.width_us or self._spec.width_us or AUTO_WIDTH_US
+        if not self.windowed:
+            return ALL_US
+        width = state.width_us or self._spec.width_us or self._first_width
         return max(floor_to(width, self._unit), self.width_min)
 
     def opened(self, state: PlanState, purged: int | None) -> PlanState | None:
@@ -79,7 +99,7 @@ class Reach:
             if again is None:
                 return None
             self._retried.add(again)
-            return retried(state, again, self.width(state))
+            return retried(state, again, self._cut(to_us(again), self.width(state)))
         self._at = stretch[1]
         start, end = to_text(stretch[0]), to_text(stretch[1])
         return replace(state, open=[OpenInterval(start=start, end=end, reason="changes")])
@@ -101,7 +121,13 @@ class Reach:
             elif start > at:
                 limit = min(limit, start)
         kept = at if purged is None else max(at, purged)
-        return (at, min(kept + self.width(state), limit)) if at < limit else None
+        if at >= limit:
+            return None
+        return at, min(at + self._cut(at, kept + self.width(state) - at), limit)
+
+    def _cut(self, at: int, width: int) -> int:
+        """No interval reaches into the next run."""
+        return width if self._runs is None else min(width, self._runs.cut(at) - at)
 
     def _again(self, state: PlanState) -> str | None:
         """The start of a failed interval whose cause may be gone; None if none is to be tried."""

@@ -29,18 +29,24 @@ TOMBSTONES_MAX = 2_000
 
 
 class SnapshotPlan:
-    """`keep`: how many complete snapshots stay in the log."""
+    """`keep`: how many complete snapshots stay in the log; `walker`: if not one over pages."""
 
     name = "snapshot"
 
     def __init__(
-        self, spec: SnapshotSpec, partition_id: str, nonce: Nonce, *, keep: int = 1
+        self,
+        spec: SnapshotSpec,
+        partition_id: str,
+        nonce: Nonce,
+        *,
+        keep: int = 1,
+        walker: Walker | None = None,
     ) -> None:
         self._spec = spec
         self._partition_id = partition_id
         self._keep = max(keep, spec.listings_needed)
         self._nonce = nonce
-        self._walker = Walker(spec.request.pages, nonce)
+        self._walker = walker or Walker(spec.request.pages, nonce)
         self._wanted = False
         self._tombstoned = 0
 
@@ -76,7 +82,8 @@ class SnapshotPlan:
             reason="snapshot",
             values=self._walker.values(walk),
             link=self._walker.link(walk),
-            token=walk.token,
+            token=self._walker.leaf(walk)[1].token,
+            listing=self._walker.wants_listing(walk),
         )
 
     def take(self, ask: Ask, page: Page) -> Step:
@@ -94,9 +101,9 @@ class SnapshotPlan:
             return Step(given_up(state))
         state = replace(state, walk=turned.walk)
         if turned.outcome is not Outcome.END:
-            return Step(state, log=turned.log)
-        pages = self._spec.request.pages
-        stable = pages is None or pages.stable or walk.page == 1
+            return Step(state, log=turned.log, save=turned.save)
+        spec = self._spec
+        stable = spec.listings_needed == 1 or (walk.page == 1 and not spec.shifting_parents)
         return self._complete(state, turned.walk, stable, page.at, turned.log)
 
     def refuse(self, ask: Ask, refusal: Refusal, now: Now) -> Step:
@@ -123,6 +130,9 @@ class SnapshotPlan:
 
     def _restart(self, state: PlanState, walk: Walk) -> Step:
         """From the first page; what was listed so far stays named, it was there."""
+        renewed = self._walker.renewed(walk)
+        if renewed is not None:
+            return Step(replace(state, walk=renewed))
         restarts = walk.restarts + 1
         if restarts > RESTARTS_MAX:
             why = f"the token of the listing expired {restarts} times before it ended"

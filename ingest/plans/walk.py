@@ -12,6 +12,7 @@ from enum import Enum, auto
 from msgspec.structs import replace
 
 from ingest.plans.idset import IdSet
+from ingest.plans.positions import position_fault
 from ingest.plans.protocol import (
     IDLE_PAGES_MAX,
     PASS_RANGES_MAX,
@@ -23,7 +24,7 @@ from ingest.plans.protocol import (
     Stall,
     Value,
 )
-from schemas.definitions.source import End, PagesSpec, Turn
+from schemas.definitions.source import HOLD_STILL, End, PagesSpec, Turn
 from schemas.records import PassRange, Walk
 
 _BY_TOKEN = (Turn.TOKEN, Turn.LINK)
@@ -42,12 +43,15 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """Where the walk stands behind a page; `log`: the page becomes an observation."""
+    """Where the walk stands behind a page; `log`: the page becomes an observation; `save`: the
+    state is worth a checkpoint although nothing is logged.
+    """
 
     outcome: Outcome
     walk: Walk
     log: bool = False
     stall: Stall | None = None
+    save: bool = False
 
 
 @dataclass(slots=True)
@@ -67,12 +71,23 @@ class Memory:
 
 
 class Walker:
-    """Walks through the pages of one plan, one scope at a time."""
+    """Walks through the pages of one plan, one scope at a time.
+
+    `divided`: it asks several questions, so what is cut off one of them the others do not show.
+    """
+
+    divided = False
 
     def __init__(self, pages: PagesSpec | None, nonce: Nonce) -> None:
         self._pages = pages
         self._nonce = nonce
         self._memory: Memory | None = None
+
+    @property
+    def shifts(self) -> bool:
+        """Whether a record may move from page to page between two questions."""
+        pages = self._pages
+        return not (pages is None or pages.stable or pages.turn in HOLD_STILL)
 
     def forget(self) -> None:
         """After a restore, or when a scope begins again: a fresh pass and no comparison."""
@@ -110,6 +125,8 @@ class Walker:
             values["token"] = walk.token
         elif pages.turn is Turn.LAST_ID and walk.last_id is not None:
             values["last.id"] = walk.last_id
+        elif pages.turn is Turn.KEYSET and walk.token is not None:
+            values["after.time"], values["after.id"] = walk.token, walk.last_id
         return values
 
     def link(self, walk: Walk) -> str | None:
@@ -117,13 +134,29 @@ class Walker:
         by_link = self._pages is not None and self._pages.turn is Turn.LINK
         return walk.token if by_link else None
 
+    def renewed(self, walk: Walk) -> Walk | None:
+        """The walk without a token that expired, where not all of it has to begin again."""
+        return None
+
+    def wants_listing(self, walk: Walk) -> bool:
+        """Whether the next question lists parents, and is none of the walk's own pages."""
+        return False
+
+    def leaf(self, walk: Walk) -> tuple[Memory, Walk]:
+        """The walk whose pages follow each other in the provider's order, and its memory."""
+        return self.enter(walk), walk
+
+    def depth(self, walk: Walk) -> int:
+        """How many pages one question of this walk had to be divided into."""
+        return walk.page
+
     def turn(self, walk: Walk, page: Page, *, beyond: bool = False) -> Turned:
         """Where the walk stands behind `page`; `beyond`: all that follows is outside the window."""
         memory = self.enter(walk)
         total = walked(walk) + page.records
-        ended = beyond or page.closed or self._ended(page, total, memory)
+        ended = beyond or page.closed or self._ended(walk, page, total, memory)
         log = page.records > 0 or not ended
-        after = _extended(walk, memory.pass_, page) if log else walk
+        after = extended(walk, memory.pass_, page) if log else walk
         if len(after.passes) > PASS_RANGES_MAX:
             self.forget()
             return Turned(Outcome.BEGIN, begun_again(walk))
@@ -134,7 +167,7 @@ class Walker:
             return self._close(after, log, short, walk.page > 1)
         return self._onward(after, page, memory)
 
-    def _ended(self, page: Page, total: int, memory: Memory) -> bool:
+    def _ended(self, walk: Walk, page: Page, total: int, memory: Memory) -> bool:
         pages = self._pages
         if pages is None:
             return True
@@ -143,6 +176,8 @@ class Walker:
         if pages.end is End.NO_NEXT:
             position = page.cursor if pages.turn is Turn.CURSOR else page.next
             return position is None
+        if pages.turn is Turn.KEYSET and pages.end is End.NOTHING_NEW and page.records:
+            return page.positions[-1] == (walk.token, walk.last_id)
         if pages.end is End.NOTHING_NEW:
             before, memory.page_ids = memory.page_ids, frozenset(page.read_ids())
             return memory.page_ids <= before
@@ -156,16 +191,11 @@ class Walker:
         return declared and page.total is not None and total < page.total
 
     def _compares(self, walk: Walk, ended: bool) -> bool:
-        pages = self._pages
-        if pages is None or pages.stable or pages.turn is Turn.CURSOR:
-            return False
-        return walk.page > 1 or not ended
+        return self.shifts and (walk.page > 1 or not ended)
 
     def _close(self, after: Walk, log: bool, short: bool, several: bool) -> Turned:
         memory = self.enter(after)
-        pages = self._pages
-        shifts = not (pages is None or pages.stable or pages.turn is Turn.CURSOR)
-        proven = not (shifts and several) or (memory.walks > 0 and not memory.found_new)
+        proven = not (self.shifts and several) or (memory.walks > 0 and not memory.found_new)
         if proven and not short:
             self.forget()  # the same scope may be walked again one day, in a pass of its own
             return Turned(Outcome.END, after, log)
@@ -183,6 +213,8 @@ class Walker:
         assert pages is not None
         stall = self._endless(page, memory)
         token, last_id = None, after.last_id
+        if pages.turn is Turn.KEYSET:
+            token, last_id = page.positions[-1] if page.records else (after.token, after.last_id)
         if stall is None and pages.turn in _BY_TOKEN:
             token = page.next
             stall = _token_fault(token, memory)
@@ -191,6 +223,8 @@ class Walker:
         elif stall is None and pages.turn is Turn.LAST_ID and page.records:
             last_id = page.last_id
             stall = _no_id() if last_id is None else None
+        elif stall is None and pages.turn is Turn.KEYSET and page.records:
+            stall = position_fault((token, last_id), (after.token, after.last_id))
         if stall is not None:
             # The page will be asked again; it must not be compared with itself.
             memory.page_ids = frozenset()
@@ -201,7 +235,7 @@ class Walker:
             after,
             page=after.page + 1,
             token=token,
-            token_at=None if token is None else page.at.local,
+            token_at=page.at.local if token is not None and pages.turn in _BY_TOKEN else None,
             last_id=last_id,
         )
         return Turned(Outcome.MORE, walk, True)
@@ -235,7 +269,8 @@ def begun_again(walk: Walk, restarts: int = 0) -> Walk:
     return Walk(scope=walk.scope, restarts=restarts, started_at=walk.started_at)
 
 
-def _extended(walk: Walk, pass_: str, page: Page) -> Walk:
+def extended(walk: Walk, pass_: str, page: Page) -> Walk:
+    """The walk with its page named."""
     passes = list(walk.passes)
     last = passes[-1] if passes else None
     if last is not None and last.pass_ == pass_ and last.last + 1 == walk.page:

@@ -57,7 +57,7 @@ def disorder(times: Sequence[int], last: int | None, order: Order) -> Stall | No
     )
 
 
-def beyond(
+def is_beyond(
     times: Sequence[int], window: Range, order: Order, *, by_start: bool, by_end: bool
 ) -> bool:
     """Whether all later records lie outside the window, at an end that the request does not say."""

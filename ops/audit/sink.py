@@ -135,7 +135,7 @@ class SinkSnapshot:
             "SELECT p.text, m.plan, m.body->>'start', m.body->>'end'"
             " FROM gapless.mark m JOIN gapless.partition_id p ON p.id = m.partition_id"
             " WHERE m.state = 'done' AND m.kind IN ('interval_complete', 'caught_up')"
-            " AND m.plan = 'interval' ORDER BY 1, 2, 3, 4"
+            " AND m.plan IN ('interval', 'keyset') ORDER BY 1, 2, 3, 4"
         )
 
     def searched_by_coverage(self) -> Iterator[Stretch]:
@@ -143,7 +143,7 @@ class SinkSnapshot:
         return self._stretches(
             f"SELECT p.text, c.plan, to_char(c.start_at, {_TEXT}), to_char(c.end_at, {_TEXT})"
             " FROM gapless.coverage c JOIN gapless.partition_id p ON p.id = c.partition_id"
-            " WHERE c.state IN ('complete', 'complete_with_errors') AND c.plan = 'interval'"
+            " WHERE c.state IN ('complete', 'complete_with_errors') AND c.plan IN ('interval', 'keyset')"
             " ORDER BY 1, 2, 3, 4"
         )
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from ingest.plans.cursor import CursorPlan
 from ingest.plans.opaque import keep
-from ingest.plans.protocol import Ask, Now, Page, Plan
+from ingest.plans.protocol import Ask, Listing, Now, Page, Plan
 from ingest.plans.reach import AUTO_WIDTH_US
 from ingest.pollers import plans_of
+from ingest.requests import says
 from ops.check.question import next_ask, written
 from schemas.definitions.durations import format_duration
 from schemas.definitions.programs import ProgramSpec, SingerSpec
@@ -21,6 +23,7 @@ from schemas.definitions.source import (
     CursorSpec,
     End,
     IntervalSpec,
+    KeysetSpec,
     Order,
     PlanSpec,
     SnapshotSpec,
@@ -29,6 +32,7 @@ from schemas.definitions.source import (
     Turn,
 )
 from schemas.definitions.templates import RenderError
+from schemas.definitions.times import print_time
 from schemas.records import PlanState
 
 _TIMEOUT_S = 30.0
@@ -89,8 +93,9 @@ class _Explained:
             if ask is None:
                 break
             why = self._why(ask, before)
-            yield Reason(self._plan.name, written(ask, self._spec, self._tenant), why)
-            first = before is None or before.probe
+            asked = self._stream.asked(self._plan.name, listing=ask.listing)
+            yield Reason(self._plan.name, written(ask, asked, self._tenant), why)
+            first = before is None or before.probe or before.listing
             if before is not None and not first and ask.scope != before.scope:
                 break  # the second window: from here on it goes the same way
             state = self._answered(ask, last=not first)
@@ -101,6 +106,8 @@ class _Explained:
         if ask.probe:
             assert isinstance(self._plan, CursorPlan)
             return self._plan.identified(ask, keep("{identity}"), None, self._now).state
+        if ask.listing:
+            return self._plan.take(ask, self._parents(first=ask.page == 1 and not last)).state
         cursor = keep("{cursor}") if isinstance(self._spec, CursorSpec) else None
         if last:
             page = Page(records=0, at=self._now, ended=True, cursor=cursor)
@@ -115,8 +122,27 @@ class _Explained:
                 last_id=keep("{last.id}"),
                 read_ids=lambda: [1],
                 read_compared=lambda: [1],
+                **self._place(ask),
             )
         return self._plan.take(ask, page).state
+
+    def _place(self, ask: Ask) -> dict[str, Any]:
+        """Where the made-up record of a keyset stands: a step behind where the question begins."""
+        spec = self._spec
+        if not isinstance(spec, KeysetSpec) or ask.window is None:
+            return {}
+        at = ask.window[0] + spec.granularity_us
+        shown = print_time(at, spec.format, spec.zone)
+        return {"times": [at], "positions": [(keep(shown), keep("{after.id}"))]}
+
+    def _parents(self, *, first: bool) -> Page:
+        """A listing with one parent, then one without."""
+        parent = self._stream.parent
+        assert parent is not None
+        shown = Page(records=int(first), at=self._now, ended=True, last_id=keep("{last.id}"))
+        fields = {name: f"{{parent.{name}}}" for name in parent.fields}
+        parents = [("0" * 16, fields)] if first else []
+        return Page(records=0, at=self._now, listing=Listing(shown, parents))
 
     @property
     def _turn(self) -> Turn | None:
@@ -128,6 +154,10 @@ class _Explained:
     def _why(self, ask: Ask, before: Ask | None) -> str:
         if ask.probe:
             return "Whether the collection is the one that the cursor belongs to."
+        if ask.listing:
+            return self._listed(before)
+        if before is not None and before.listing:
+            return "What is below a parent: so for each of the listing, page by page."
         if before is None or before.probe:
             return " ".join(self._first())
         if ask.page > 1:
@@ -138,6 +168,15 @@ class _Explained:
                 " again until one walk finds nothing new."
             )
         return "When this window is searched to its end: the next one."
+
+    def _listed(self, before: Ask | None) -> str:
+        parent = self._stream.parent
+        assert parent is not None
+        if before is not None:
+            return "When all parents of the page are done: what the listing shows next."
+        return " ".join(
+            [f"Which parents there are: the listing of {parent.stream}.", *self._first()]
+        )
 
     def _first(self) -> Iterator[str]:
         if isinstance(self._spec, IntervalSpec):
@@ -163,22 +202,27 @@ class _Explained:
         }[pages.end]
 
     def _after(self) -> Iterator[str]:
-        spec, every = self._spec, _length(int(self._stream.schedule.every_s * _US))
+        spec, schedule = self._spec, self._stream.schedule
+        every = f"{_length(int(schedule.every_s * _US))} later"
+        if schedule.occurrences is not None:
+            cron, zone = schedule.occurrences.cron.text, schedule.occurrences.zone
+            every = f"When the next run is over (`{cron}` in {zone})"
         if isinstance(spec, IntervalSpec):
             settle = "" if spec.settle_us is None else f" less {_length(spec.settle_us)} (`settle`)"
-            yield f"Windows follow each other up to the provider's clock{settle}."
+            going = "It reads" if isinstance(spec, KeysetSpec) else "Windows follow each other"
+            yield f"{going} up to the provider's clock{settle}."
             if spec.lookback_us is not None:
-                yield f"{every} later: from there on, and the {_length(spec.lookback_us)} before"
+                yield f"{every}: from there on, and the {_length(spec.lookback_us)} before"
                 yield "again for what arrives late (`lookback`)."
             else:
-                yield f"{every} later: from there on."
+                yield f"{every}: from there on."
         elif isinstance(spec, SnapshotSpec):
             yield f"Again after {_length(int(spec.every_s * _US))}."
             one = spec.listings_needed == 1
             proof = "a complete listing lacks" if one else "two complete listings in a row lack"
             yield f"What {proof} counts as deleted, unless the mapping says `absent: keep`."
         else:
-            yield f"{every} later: from where the last answer left it."
+            yield f"{every}: from where the last answer left it."
 
 
 def _beginning(spec: IntervalSpec, stream: StreamSpec) -> Iterator[str]:
@@ -187,8 +231,13 @@ def _beginning(spec: IntervalSpec, stream: StreamSpec) -> Iterator[str]:
     elif stream.upstream_retention_s is not None:
         kept = _length(int(stream.upstream_retention_s * _US))
         yield f"The provider keeps {kept} (`upstream_retention`): the past begins there."
-    width = _length(spec.width_us or AUTO_WIDTH_US)
-    yield f"One window of {width} at most, wider while answers stay small, narrower if not."
+    if isinstance(spec, KeysetSpec):
+        yield "From there on behind the last record of each page, by time and id, which is checked."
+    elif says(spec, "start") or says(spec, "end"):
+        width = _length(spec.width_us or AUTO_WIDTH_US)
+        yield f"One window of {width} at most, wider while answers stay small, narrower if not."
+    else:
+        yield "All of it is one window: the request says neither of its ends."
     yield from _ends(spec)
 
 
@@ -198,6 +247,8 @@ def _ends(spec: IntervalSpec) -> Iterator[str]:
         yield f"Its ends are asked {step} wider: `bounds` is not declared."
     elif spec.bounds in (Bounds.OPEN, Bounds.OPEN_CLOSED):
         yield f"Its start is asked {step} earlier: `bounds` says that it is not included."
+    if isinstance(spec, KeysetSpec):
+        return
     if spec.order is Order.ASC:
         yield "Records come oldest first (`order`), which is checked."
     elif spec.order is Order.DESC:

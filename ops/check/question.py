@@ -16,6 +16,7 @@ from schemas.records import PlanState
 
 _TIMEOUT_S = 30.0
 _STEPS_MAX = 12
+_READABLE = ":,{} ()<>='|"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +35,9 @@ def first_question(stream: StreamSpec, tenant: Tenant | None, now_us: int) -> Qu
     plan = plans_of(stream, tenant, _TIMEOUT_S)[0]
     now = Now(now_us, now_us, now_us)
     ask = next_ask(plan, plan.begin(plan.adopt(None), now), now)
-    spec = stream.plan(plan.name)
-    if ask is None or spec is None:
+    if ask is None:
         return "nothing is to be asked: the stream's past has not begun"
+    spec = stream.asked(plan.name, listing=ask.listing)
     try:
         request = written(ask, spec, tenant)
     except (RenderError, ValueError) as error:
@@ -46,7 +47,7 @@ def first_question(stream: StreamSpec, tenant: Tenant | None, now_us: int) -> Qu
         plan=plan.name,
         scope=ask.scope,
         request=request,
-        notes=tuple(_notes(spec)),
+        notes=tuple(_notes(spec, ask, stream)),
     )
 
 
@@ -67,9 +68,10 @@ def written(ask: Ask, spec: PlanSpec, tenant: Tenant | None) -> str:
     """
     values = placeholder_values(ask, spec, tenant, _as_reference)
     request = request_for(ask, spec, values, _as_reference)
-    query = f"?{urlencode(request.params, safe=':,{} ')}" if request.params else ""
+    query = f"?{urlencode(request.params, safe=_READABLE)}" if request.params else ""
     body = f"  {json.dumps(request.body, ensure_ascii=False)}" if request.body is not None else ""
-    return f"{request.method} {request.link or request.path}{query}{body}"
+    path = request.path.replace("%7B", "{").replace("%7D", "}")
+    return f"{request.method} {request.link or path}{query}{body}"
 
 
 def _as_reference(reference: Reference) -> str:
@@ -77,7 +79,12 @@ def _as_reference(reference: Reference) -> str:
     return f"{{{reference.kind}: {target if isinstance(target, str) else ' '.join(target)}}}"
 
 
-def _notes(spec: PlanSpec) -> list[str]:
+def _notes(spec: PlanSpec, ask: Ask, stream: StreamSpec) -> list[str]:
+    found = []
+    if ask.listing and stream.parent is not None:
+        found.append(f"The listing of {stream.parent.stream}; then once per record of it.")
     if isinstance(spec, IntervalSpec) and spec.bounds is Bounds.UNKNOWN:
-        return ["One step wider at both ends: `bounds` is not declared."]
-    return []
+        found.append("One step wider at both ends: `bounds` is not declared.")
+    if ask.run is not None:
+        found.append(f"The run {ask.run}.")
+    return found

@@ -254,11 +254,12 @@ def _scope(stream: dict[str, Any]) -> str:
     """`interval [2024-01-01, 2024-01-31)`, or the plan alone."""
     from ops.status.parts import micros
     from ops.status.words import moment
+    from schemas.records import BY_TIME
 
     start, separator, end = stream["scope"].partition("~")
-    if stream["plan"] != "interval" or not separator:
+    if stream["plan"] not in BY_TIME or not separator:
         return str(stream["plan"])
-    return f"interval [{moment(micros(start), 0)}, {moment(micros(end), 0)})"
+    return f"{stream['plan']} [{moment(micros(start), 0)}, {moment(micros(end), 0)})"
 
 
 def _sample_lines(sample: dict[str, Any]) -> Iterator[str]:

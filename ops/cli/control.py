@@ -58,7 +58,7 @@ def reset(
 @control.command("accept-failed")
 def accept_failed(
     about: Owner,
-    plan: Annotated[str, typer.Option(help="The plan whose interval failed.")] = "interval",
+    plan: Plan = None,
     start: Annotated[str | None, typer.Option(help="Start of the interval, as shown.")] = None,
     end: Annotated[str | None, typer.Option(help="End of the interval, as shown.")] = None,
     note: Note = "",
@@ -69,7 +69,8 @@ def accept_failed(
     from ops.facts.deployment import read_log
 
     try:
-        check_failed(read_log(context.load_settings(definitions)), about, plan, start, end)
+        log = read_log(context.load_settings(definitions))
+        plan = check_failed(log, about, plan, start, end)
     except RefusedDecision as refused:
         raise problems.Stop(str(refused), problems.USAGE) from None
     _need(note)

@@ -86,7 +86,8 @@ def _stream(stream: StreamSpec) -> ExpectedStream:
     if isinstance(changes, CursorSpec) and changes.lifetime_s is not None:
         lifetimes.append(changes.lifetime_s)
     settle_us = changes.settle_us if isinstance(changes, IntervalSpec) else 0
-    every_s = stream.schedule.every_s
+    occurrences = stream.schedule.occurrences
+    every_s = stream.schedule.every_s if occurrences is None else occurrences.longest_us / 1e6
     if changes is None and stream.program is None and snapshot is not None:
         every_s = snapshot.every_s
     return ExpectedStream(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ops.status.model import Horizons, PartitionStatus, PlanStatus, Status, Trouble
 from ops.status.parts import micros
 from ops.status.words import duration, moment, number
+from schemas.records import BY_TIME
 
 _BLOCKS_MAX = 12
 """With more partition ids than this, one that flows gets a single line."""
@@ -89,7 +90,7 @@ def applied_text(one: PartitionStatus) -> str:
 
 def _plan(plan: PlanStatus, now: int) -> str:
     opened = f"{len(plan.open)} intervals open"
-    if plan.plan == "interval":
+    if plan.plan in BY_TIME:
         if plan.complete_before is None:
             return opened
         at = moment(micros(plan.complete_before), now)

@@ -161,6 +161,8 @@ def _request_values() -> dict[str, Schema]:
         "params": _VALUES,
         "headers": _VALUES,
         "body": _VALUES,
+        "graphql": _TEXT,
+        "variables": _VALUES,
         "records": _TEXT,
         "id": _TEXT,
         "read_as": _words("json", "ndjson"),
@@ -192,7 +194,16 @@ def _stream_values() -> dict[str, Schema]:
 
 def _changes_values() -> dict[str, Schema]:
     return {
-        "schedule": _map(known_keys.SCHEDULE, {"every": _DURATION}),
+        "schedule": _map(
+            known_keys.SCHEDULE,
+            {
+                "every": _DURATION,
+                "cron": _TEXT,
+                "zone": _TEXT,
+                "deadline": _DURATION,
+                "stages": {"type": "array", "items": _NAME},
+            },
+        ),
         "upstream_retention": _DURATION,
         "deletes": _words("shown", "not_shown"),
         "keep_pages": _word_or("forever", _DURATION),
@@ -201,12 +212,15 @@ def _changes_values() -> dict[str, Schema]:
 
 
 def _stream() -> Schema:
-    return _map(known_keys.STREAM, {**_request_values(), **_stream_values()})
+    parent = _map(
+        known_keys.PARENT, {"stream": _NAME, "when": _PREDICATE, "on": _words("all")}, ("stream",)
+    )
+    return _map(known_keys.STREAM, {"parent": parent, **_request_values(), **_stream_values()})
 
 
 def _plans() -> Schema:
     request = _request_values()
-    interval = {
+    keyset = {
         **request,
         **_changes_values(),
         "time": _TEXT,
@@ -214,6 +228,9 @@ def _plans() -> Schema:
         "bounds": _words(*Bounds),
         "settle": _word_or("none", _DURATION),
         "lookback": _word_or("none", _DURATION),
+    }
+    interval = {
+        **keyset,
         "order": _words(*Order),
         "width": _word_or("auto", _DURATION),
         "width_min": _DURATION,
@@ -232,6 +249,7 @@ def _plans() -> Schema:
         known_keys.PLAN,
         {
             "interval": _map(known_keys.INTERVAL, interval),
+            "keyset": _map(known_keys.KEYSET, keyset),
             "cursor": _map(known_keys.CURSOR, cursor),
             "snapshot": _map(known_keys.SNAPSHOT, snapshot),
             **_programs(request["headers"], request["errors"]),

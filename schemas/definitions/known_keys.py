@@ -10,7 +10,8 @@ _KINDS_ADVICE: Final = (
 )
 
 REQUEST_KEYS: Final = (
-    "get", "post", "params", "headers", "body", "records", "id", "read_as", "pages", "errors",
+    "get", "post", "params", "headers", "body", "graphql", "variables", "records", "id", "read_as",
+    "pages", "errors",
 )  # fmt: skip
 STREAM_KEYS: Final = (
     "plan", "schedule", "upstream_retention", "deletes", "keep_pages", "keep_snapshots",
@@ -22,14 +23,6 @@ CHANGES_STREAM_KEYS: Final = (
     "keep_pages",
     "keep_snapshots",
 )
-_REQUEST_UNSUPPORTED: Final = {
-    "graphql": "Write `post:` with `body: {query: …, variables: {…}}`; braces of the query are `{{`, `}}`.",
-    "variables": "They belong to `graphql`, which this version does not have.",
-}
-_STREAM_UNSUPPORTED: Final = {
-    **_REQUEST_UNSUPPORTED,
-    "parent": "Only listings that need no other record's id can be read.",
-}
 _REQUEST_ADVICE: Final = {
     "paginator": _KINDS_ADVICE,
     "pagination": _KINDS_ADVICE,
@@ -37,13 +30,14 @@ _REQUEST_ADVICE: Final = {
     "path": "Write `get:` or `post:` and the path.",
     "url": "Write `get:` or `post:` and the path behind `base_url`.",
     "method": "Write `get: /path` or `post: /path`.",
-    "query": "Write `params:`.",
+    "query": "Write `params:`; a query of GraphQL is `graphql:`.",
     "json": "Write `body:`.",
     "primary_key": "Write `id:`.",
     "data_path": "Write `records:`.",
     "incremental": "Write `plan: {interval: …}`.",
     "cursor": "It belongs below `plan:`.",
     "interval": "It belongs below `plan:`.",
+    "keyset": "It belongs below `plan:`.",
     "snapshot": "It belongs below `plan:`.",
     "retries": "Write `limits: {attempts: 6}` at the source.",
 }
@@ -53,42 +47,52 @@ SOURCE: Final = Known(
         "gapless", "source", "base_url", "auth", "tenants", "limits", "streams", "mappings", "mode",
         *REQUEST_KEYS, *STREAM_KEYS,
     ),
-    _STREAM_UNSUPPORTED,
-    {**_REQUEST_ADVICE, "url": "Write `base_url:`.", "name": "Write `source:`.",
+    advice={**_REQUEST_ADVICE, "parent": "Write it at the stream.", "url": "Write `base_url:`.", "name": "Write `source:`.",
      "rate": "Write `limits: {rate: 20/s}`.", "timeout": "Write `limits: {timeout: 30s}`."},
 )  # fmt: skip
-STREAM: Final = Known((*REQUEST_KEYS, *STREAM_KEYS), _STREAM_UNSUPPORTED, _REQUEST_ADVICE)
+STREAM: Final = Known(("parent", *REQUEST_KEYS, *STREAM_KEYS), advice=_REQUEST_ADVICE)
+PARENT: Final = Known(("stream", "when", "on"))
 PLAN: Final = Known(
-    ("interval", "cursor", "snapshot", "python", "singer"),
-    {"keyset": "If the server filters by time, write `interval:` with `settle:`."},
-    {"type": "The kind of a plan is its key: `interval:`, `cursor:` or `snapshot:`."},
+    ("interval", "keyset", "cursor", "snapshot", "python", "singer"),
+    advice={
+        "type": "The kind of a plan is its key: `interval:`, `keyset:`, `cursor:` or `snapshot:`.",
+    },
 )
 INTERVAL: Final = Known(
     (
         "time", "start", "format", "granularity", "zone", "bounds", "settle", "lookback", "order",
         "width", "width_min", "result_cap", *REQUEST_KEYS, *CHANGES_STREAM_KEYS,
     ),
-    _REQUEST_UNSUPPORTED,
-    {**_REQUEST_ADVICE, "cursor_field": "Write `time:`.", "field": "Write `time:`.",
+    advice={**_REQUEST_ADVICE, "cursor_field": "Write `time:`.", "field": "Write `time:`.",
      "every": "Write `schedule: {every: 5m}`.", "timezone": "Write `zone:`.",
      "end": "An interval ends at the server's clock less `settle`."},
 )  # fmt: skip
+_WINDOWS_ADVICE: Final = (
+    "It belongs to `interval`: a keyset reads on from the last record, however many follow."
+)
+KEYSET: Final = Known(
+    (
+        "time", "start", "format", "granularity", "zone", "bounds", "settle", "lookback",
+        *REQUEST_KEYS, *CHANGES_STREAM_KEYS,
+    ),
+    advice={**_REQUEST_ADVICE, "cursor_field": "Write `time:`.", "field": "Write `time:`.",
+     "every": "Write `schedule: {every: 5m}`.", "timezone": "Write `zone:`.",
+     "order": "Take it out: a keyset is in the order of time and id, and checked.",
+     **dict.fromkeys(("width", "width_min", "result_cap"), _WINDOWS_ADVICE)},
+)  # fmt: skip
 CURSOR: Final = Known(
     ("next", "start", "lifetime", "identity", "on_reset", *REQUEST_KEYS, *CHANGES_STREAM_KEYS),
-    _REQUEST_UNSUPPORTED,
-    _REQUEST_ADVICE,
+    advice=_REQUEST_ADVICE,
 )
 SNAPSHOT: Final = Known(
     ("every", "keep_snapshots", *REQUEST_KEYS),
-    _REQUEST_UNSUPPORTED,
-    {**_REQUEST_ADVICE, "deletes": "It speaks of the changes; write it at the stream.",
+    advice={**_REQUEST_ADVICE, "deletes": "It speaks of the changes; write it at the stream.",
      "schedule": "Write `every:`.", "keep_pages": "Write it at the stream.",
      "upstream_retention": "Write it at the stream."},
 )  # fmt: skip
 PYTHON: Final = Known(
     ("class", "settings", "hang", "headers", "errors", *CHANGES_STREAM_KEYS),
-    _REQUEST_UNSUPPORTED,
-    {"config": "Write `settings:`.", "path": "Write `class: package.module:Class`.",
+    advice={"config": "Write `settings:`.", "path": "Write `class: package.module:Class`.",
      "module": "Write `class: package.module:Class`.", "timeout": "Write `hang:`.",
      **dict.fromkeys(
          ("get", "post", "params", "body", "records", "pages"), "The class says what to ask.")},
@@ -151,9 +155,8 @@ PAGES: Final = Known(
     },
 )
 ERROR_RULE: Final = Known(("when", "do", "until", "wait", "because"))
-_CRON_ADVICE: Final = "Write `every:`; intervals then follow each other without a run's name."
 SCHEDULE: Final = Known(
-    ("every",), dict.fromkeys(("cron", "zone", "deadline", "stages"), _CRON_ADVICE)
+    ("every", "cron", "zone", "deadline", "stages"), advice={"timezone": "Write `zone:`."}
 )
 MAPPING: Final = Known(
     (

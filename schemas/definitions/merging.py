@@ -10,7 +10,8 @@ from schemas.definitions.known_keys import REQUEST_KEYS
 from schemas.definitions.secrets import KINDS
 from schemas.definitions.tree import Entry, ListNode, MapNode, is_null
 
-_DEEP: Final = ("params", "headers", "body")
+_DEEP: Final = ("params", "headers", "body", "variables")
+_WHOLE: Final = ("body", "variables")
 
 
 def merge_requests(layers: Sequence[MapNode]) -> MapNode:
@@ -80,9 +81,9 @@ def _merge(key: str, found: list[Entry]) -> Entry | None:
     for entry in until_null[1:]:
         if not isinstance(value, MapNode) or not isinstance(entry.value, MapNode):
             break
-        value = merge_maps(value, entry.value, deep=key == "body", fold_case=key == "headers")
+        value = merge_maps(value, entry.value, deep=key in _WHOLE, fold_case=key == "headers")
     if isinstance(value, MapNode):
-        value = _without_nulls(value, deep=key == "body")
+        value = _without_nulls(value, deep=key in _WHOLE)
     return Entry(key, value, first.line, first.column)
 
 

@@ -9,7 +9,10 @@ from schemas.definitions.reader import Reader
 from schemas.definitions.source import SourceSpec
 from schemas.definitions.tree import MapNode
 
-_OF_PLAN: Final = {"start": "interval", "end": "interval", "cursor": "cursor"}
+_OF_PLAN: Final = {
+    "start": "interval", "end": "interval", "cursor": "cursor",
+    "after.time": "keyset", "after.id": "keyset", "until": "keyset",
+}  # fmt: skip
 
 
 def check_placeholders(

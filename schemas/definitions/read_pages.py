@@ -41,6 +41,12 @@ def read_pages(
 ) -> PagesSpec | None:
     """What turns the pages of one request; `sent` are the placeholders that the request holds."""
     if isinstance(node, ScalarNode) and node.value == "none":
+        if plan == "keyset":
+            raise reader.refuse(
+                node,
+                "a keyset reads on behind the last record, and `pages: none` has no second page",
+                "Write `pages: {size: 100}` or what the server gives at once.",
+            )
         asked = sorted(name for name in sent if name in _TURNS)
         if asked:
             raise reader.refuse(
@@ -56,6 +62,12 @@ def read_pages(
     turn = _turn(fields, sent, plan, next_path, next_is, params)
     end = fields.get("end", lambda one: _end(reader, one), End.NO_NEXT if next_path else End.EMPTY)
     total = fields.get("total", reader.parsed(body_path), None)
+    if turn is Turn.KEYSET and fields.has("total"):
+        reader.note(
+            fields.entry("total"),
+            "a total counts anew behind every record, so it says nothing of a keyset's walk",
+            "Take it out, or write `pages: {total: null}` in the plan.",
+        )
     _check_end(fields, end, turn, next_path, total)
     if fields.has("size") and "size" not in sent:
         reader.warn(
@@ -90,6 +102,15 @@ def _turn(
 ) -> Turn:
     reader = fields.reader
     turns = [turn for name, turn in _TURNS.items() if name in sent]
+    if plan == "keyset":
+        if turns or next_path is not None:
+            other = f"{{{turns[0].value}}}" if turns else "`next`"
+            reader.note(
+                fields.node,
+                f"{{after.time}} and {{after.id}} turn the pages of a keyset, {other} does too",
+                "Take it out of this plan; a null removes what stands further out.",
+            )
+        return Turn.KEYSET
     if next_path is not None and next_is == "link":
         if turns:
             reader.note(
@@ -148,7 +169,7 @@ def _check_end(
         )
     if end is End.TOTAL and total is None and not fields.has("total"):
         note(at, "the pages end at a total that is never read", "Add `total: body.PATH`.")
-    if end is End.NOTHING_NEW and turn is not Turn.LAST_ID:
+    if end is End.NOTHING_NEW and turn not in (Turn.LAST_ID, Turn.KEYSET):
         note(at, "`nothing_new` is for listings asked with {last.id}", "Write `end: empty`.")
 
 

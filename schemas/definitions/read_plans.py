@@ -1,7 +1,7 @@
-"""Reads the plans `interval`, `cursor` and `snapshot`, each with its fully merged request."""
+"""Reads the plans `interval`, `keyset`, `cursor` and `snapshot`, each with its merged request."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from schemas.definitions import known_keys
 from schemas.definitions.durations import format_duration
@@ -26,6 +26,7 @@ from schemas.definitions.source import (
     CursorSpec,
     IdentitySpec,
     IntervalSpec,
+    KeysetSpec,
     Order,
     RequestSpec,
     SnapshotSpec,
@@ -46,19 +47,52 @@ _SETTLE_US: Final = 60_000_000
 _LOOKBACK_US: Final = 600_000_000
 _NOWHERE: Final = parse_record_path("time")
 _BODY: Final = body_path("body")
+_Timed = TypeVar("_Timed", bound=IntervalSpec)
 
 
 def read_interval(reader: Reader, layers: Sequence[MapNode], what: str) -> IntervalSpec:
     """The plan `interval`; its own map is the first of `layers`."""
     fields = Fields(reader, layers[0], what, known_keys.INTERVAL)
+    order = Order(fields.get("order", reader.choice(*Order), Order.NONE))
+    spec = _by_time(fields, layers, IntervalSpec, "interval", order)
+    if "start" not in names_sent(merge_requests(layers)) and order is not Order.DESC:
+        reader.warn(
+            fields.node,
+            "{start} is never sent: every poll reads everything again",
+            "Send it if the server filters by time.",
+        )
+    return spec
+
+
+def read_keyset(reader: Reader, layers: Sequence[MapNode], what: str) -> KeysetSpec:
+    """The plan `keyset`; its own map is the first of `layers`."""
+    fields = Fields(reader, layers[0], what, known_keys.KEYSET)
+    sent = names_sent(merge_requests(layers))
+    for name in ("after.time", "after.id"):
+        if name not in sent:
+            reader.note(
+                fields.node,
+                f"{{{name}}} is never sent: what shares its time with a page's last record would be"
+                " passed over, or read for ever",
+                "Filter by both, as in `updated > {after.time} or (updated = {after.time} and"
+                " id > {after.id})`; else write `interval:` with `order: asc`.",
+            )
+    return _by_time(fields, layers, KeysetSpec, "keyset", Order.ASC)
+
+
+def _by_time(
+    fields: Fields, layers: Sequence[MapNode], kind: type[_Timed], plan: str, order: Order
+) -> _Timed:
+    """What the plans that read by the source's time have in common."""
+    reader = fields.reader
     time = fields.need(
         "time", reader.parsed(parse_record_path), _NOWHERE, "It is the field the server filters by."
     )
     time_format = fields.get("format", reader.parsed(parse_format), RFC3339)
     zone = fields.get("zone", reader.parsed(parse_zone), None)
     granularity_us = fields.get("granularity", reader.parsed(positive_us), time_format.unit_us)
-    request = read_request(reader, layers, what, "interval")
-    spec = IntervalSpec(
+    request = read_request(reader, layers, fields.what, plan)
+    spec = kind(
         time=time,
         start_us=fields.get("start", lambda node: _start_us(reader, node, time_format, zone), None),
         format=time_format,
@@ -69,21 +103,15 @@ def read_interval(reader: Reader, layers: Sequence[MapNode], what: str) -> Inter
         lookback_us=fields.get(
             "lookback", lambda node: read_lookback_us(reader, node), _LOOKBACK_US
         ),
-        order=Order(fields.get("order", reader.choice(*Order), Order.NONE)),
+        order=order,
         width_us=fields.get("width", lambda node: read_width_us(reader, node), None),
         width_min_us=fields.get("width_min", reader.parsed(positive_us), granularity_us),
         result_cap=fields.get("result_cap", reader.at_least(1), None),
         request=request,
-        definition_hash=_asked("interval", request, time, time_format, zone),
+        definition_hash=_asked(plan, request, time, time_format, zone),
     )
     _check_steps(fields, spec)
     _check_zone(fields, spec)
-    if "start" not in names_sent(merge_requests(layers)) and spec.order is not Order.DESC:
-        reader.warn(
-            fields.node,
-            "{start} is never sent: every poll reads everything again",
-            "Send it if the server filters by time.",
-        )
     return spec
 
 

@@ -12,6 +12,7 @@ from schemas.definitions.read_pages import body_path, header_or_body_path, read_
 from schemas.definitions.read_predicate import read_predicate
 from schemas.definitions.read_values import names_sent, read_flat_map, read_template, read_value_map
 from schemas.definitions.reader import Reader
+from schemas.definitions.rules import PARTIAL_GRAPHQL
 from schemas.definitions.source import Action, ErrorRule, RequestSpec
 from schemas.definitions.templates import Template, Value
 from schemas.definitions.tree import MapNode, Node, ScalarNode
@@ -38,6 +39,8 @@ def read_request(reader: Reader, layers: Sequence[MapNode], what: str, plan: str
     body = fields.get("body", lambda node: read_value_map(reader, node), None)
     if body is not None and method == "get":
         reader.note(fields.entry("body"), "a GET has no body", "Write `post:`, or `body: null`.")
+    if fields.has("graphql") or fields.has("variables"):
+        body = _graphql(fields, method)
     sent = names_sent(merged)
     records = fields.need(
         "records",
@@ -64,13 +67,35 @@ def read_request(reader: Reader, layers: Sequence[MapNode], what: str, plan: str
         body=body,
         read_as=fields.get("read_as", reader.choice("json", "ndjson"), "json"),
         pages=pages,
-        errors=fields.get("errors", lambda node: read_errors(reader, node), ()),
+        errors=fields.get("errors", lambda node: read_errors(reader, node), ())
+        + ((PARTIAL_GRAPHQL,) if fields.has("graphql") else ()),
     )
 
 
 def read_errors(reader: Reader, node: Node) -> tuple[ErrorRule, ...]:
     """The rules that say what an answer means, nearest first."""
     return reader.list_of(lambda one: _rule(reader, one))(node)
+
+
+def _graphql(fields: Fields, method: str | None) -> Mapping[str, Value] | None:
+    """The body of a query: its text as it is written, its variables filled in."""
+    reader = fields.reader
+    if not fields.has("graphql"):
+        reader.note(
+            fields.entry("variables"), "variables without a query", "Add `graphql:` with its text."
+        )
+        return None
+    if method == "get":
+        reader.note(fields.entry("graphql"), "a query is posted", "Write `post: /graphql`.")
+    if fields.has("body"):
+        reader.note(
+            fields.entry("body"),
+            "a request has either `body` or `graphql`",
+            "Write `variables:`, or `body: null` where it stands further out.",
+        )
+    query = fields.get("graphql", reader.text, "")
+    variables = fields.get("variables", lambda node: read_value_map(reader, node), NOTHING)
+    return {"query": query, "variables": variables} if variables else {"query": query}
 
 
 def read_request_path(reader: Reader, node: Node) -> Template:

@@ -13,10 +13,12 @@ from schemas.definitions.placeholder_checks import check_placeholders, check_ten
 from schemas.definitions.programs import SingerSpec
 from schemas.definitions.read_access import NO_ORIGIN, read_auth, read_base_url, read_limits
 from schemas.definitions.read_lengths import positive_s
-from schemas.definitions.read_plans import read_cursor, read_interval, read_snapshot
+from schemas.definitions.read_parent import with_parents
+from schemas.definitions.read_plans import read_cursor, read_interval, read_keyset, read_snapshot
 from schemas.definitions.read_programs import read_program, refuse_snapshot
+from schemas.definitions.read_schedule import check_runs, read_schedule
 from schemas.definitions.read_values import find_secrets
-from schemas.definitions.reader import Reader, Refused
+from schemas.definitions.reader import Reader
 from schemas.definitions.secrets import Reference
 from schemas.definitions.source import (
     CursorSpec,
@@ -33,7 +35,7 @@ from schemas.definitions.tree import Entry, MapNode, Node, ScalarNode, is_null
 
 T = TypeVar("T")
 _EMPTY = MapNode({}, 1, 1)
-_CHANGES = ("interval", "cursor", "python", "singer")
+_CHANGES = ("interval", "keyset", "cursor", "python", "singer")
 
 
 def read_source(reader: Reader, root: MapNode, folder: Path) -> SourceSpec | None:
@@ -50,6 +52,7 @@ def read_source(reader: Reader, root: MapNode, folder: Path) -> SourceSpec | Non
         stream = reader.attempt(partial(_stream, reader, root, name, entry, folder), None)
         if stream is not None:
             streams[stream.name] = stream
+    streams = with_parents(reader, streams, listed)
     mode = fields.get("mode", lambda node: _mode(reader, node), "live")
     mappings = root.get("mappings")
     spec = SourceSpec(
@@ -115,7 +118,7 @@ def _stream(reader: Reader, root: MapNode, source: str, entry: Entry, folder: Pa
         changes=_changes(reader, plans, own, root, name),
         snapshot=_snapshot(reader, plans, own, root, name),
         schedule=_get(
-            reader, layers, "schedule", lambda node: _schedule(reader, node), ScheduleSpec()
+            reader, layers, "schedule", lambda node: read_schedule(reader, node), ScheduleSpec()
         ),
         upstream_retention_s=_get(
             reader, layers, "upstream_retention", reader.parsed(positive_s), None
@@ -126,6 +129,7 @@ def _stream(reader: Reader, root: MapNode, source: str, entry: Entry, folder: Pa
         program=read_program(reader, plans, [own, root], name, folder),
     )
     _check_stream(reader, spec, plans, entry)
+    check_runs(reader, spec, nearest(layers, "schedule"))
     check_placeholders(reader, own, plans, what)
     return _with_kept_snapshots(reader, spec, plans, layers)
 
@@ -140,8 +144,8 @@ def _plans(
         raise reader.refuse(
             entry,
             f"{what} needs `plan:`",
-            "Write one of `interval:`, `cursor:`, `python:`, `singer:` for changes and/or `snapshot:`"
-            " below it.",
+            "Write one of `interval:`, `keyset:`, `cursor:`, `python:`, `singer:` for changes and/or"
+            " `snapshot:` below it.",
         )
     merged = maps[0] if len(maps) == 1 else merge_maps(maps[0], maps[1], deep=True)
     fields = Fields(reader, merged, f"the plan of {what}", known_keys.PLAN)
@@ -160,7 +164,8 @@ def _plans(
         reader.note(
             entry,
             f"{what} has no plan",
-            "Write `interval:`, `cursor:`, `python:`, `singer:` or `snapshot:` below `plan:`.",
+            "Write `interval:`, `keyset:`, `cursor:`, `python:`, `singer:` or `snapshot:` below"
+            " `plan:`.",
         )
     return plans
 
@@ -170,6 +175,8 @@ def _changes(
 ) -> IntervalSpec | CursorSpec | None:
     if "interval" in plans:
         return read_interval(reader, [plans["interval"], own, root], f"the interval plan of {name}")
+    if "keyset" in plans:
+        return read_keyset(reader, [plans["keyset"], own, root], f"the keyset plan of {name}")
     if "cursor" in plans:
         return read_cursor(reader, [plans["cursor"], own, root], f"the cursor plan of {name}")
     return None
@@ -189,13 +196,6 @@ def _get(
     """A key of group 3 from the nearest map that has it."""
     entry = nearest(layers, key)
     return default if entry is None else reader.attempt(lambda: read(entry.value), default)
-
-
-def _schedule(reader: Reader, node: Node) -> ScheduleSpec:
-    fields = Fields(reader, reader.map(node, "schedule"), "schedule", known_keys.SCHEDULE)
-    if any(fields.has(key) for key in known_keys.SCHEDULE.unsupported):
-        raise Refused
-    return ScheduleSpec(fields.need("every", reader.parsed(positive_s), 300.0))
 
 
 def _forever(reader: Reader, node: Node) -> float | None:
@@ -228,11 +228,11 @@ def _check_stream(
     interval = spec.changes
     if (
         isinstance(interval, IntervalSpec)
-        and "start" not in plans["interval"].entries
+        and "start" not in plans[interval.plan].entries
         and spec.upstream_retention_s is None
     ):
         reader.note(
-            plans["interval"],
+            plans[interval.plan],
             f"nothing says where the past of {spec.name} begins",
             "Write `start: 2024-01-01`, or `upstream_retention: 30d` if the provider forgets.",
         )

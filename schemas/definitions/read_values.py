@@ -10,7 +10,7 @@ from schemas.definitions.secrets import KINDS, Reference
 from schemas.definitions.templates import Template, Value, parse_template
 from schemas.definitions.tree import Entry, ListNode, MapNode, Node, ScalarNode, text_nodes
 
-SENT_KEYS: Final = ("get", "post", "params", "headers", "body")
+SENT_KEYS: Final = ("get", "post", "params", "headers", "body", "variables")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SECRET_NAME = re.compile(
     r"(?:.*[_-])?(?:authorization|cookie|passwords?|passwd|pwd|secret|token|api[_-]?key|apikey"
@@ -24,7 +24,9 @@ _SECRET_TEXT = re.compile(
     re.DOTALL,
 )
 _USER_IN_URL = re.compile(r"[a-z]+://[^/@\s]*:([^/@\s]+)@")
-_HOLDS_VALUES: Final = ("params", "headers", "body", "config", "settings", "environment")
+_HOLDS_VALUES: Final = (
+    "params", "headers", "body", "variables", "config", "settings", "environment",
+)  # fmt: skip
 _SHORTEST_NAMED: Final = 6  # `key: id` is hardly a secret
 
 

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from schemas.definitions.mapping import MappingSpec, RevisionKind, Unknown
 from schemas.definitions.programs import ProgramSpec, SingerSpec
 from schemas.definitions.source import (
+    HOLD_STILL,
     Action,
     Bounds,
     CursorSpec,
     IntervalSpec,
+    KeysetSpec,
     Order,
     PlanSpec,
     SourceSpec,
@@ -45,13 +47,13 @@ def assumptions_of_stream(stream: StreamSpec) -> tuple[str, ...]:
             out.append("bounds: asked one step wider at both ends")
         if interval.order is Order.NONE:
             out.append("order: none")
-        if interval.result_cap is None:
+        if interval.result_cap is None and not isinstance(interval, KeysetSpec):
             out.append("result cap: none known")
     for plan in stream.plans:
         pages = plan.request.pages
         if pages is not None and pages.cap is None:
             out.append(f"{plan.plan}: page cap unknown")
-        if pages is not None and not pages.stable:
+        if pages is not None and not pages.stable and pages.turn not in HOLD_STILL:
             out.append(f"{plan.plan}: pages may shift, so walks of several pages are repeated")
     return tuple(out)
 
@@ -68,6 +70,8 @@ def _of_stream(stream: StreamSpec) -> Iterator[str]:
         yield f"{place}: no identity; a re-created collection answers nothing for ever"
     if stream.program is not None:
         yield from _of_program(place, stream.program)
+    if stream.parent is not None and stream.snapshot is None and changes is not None:
+        yield f"{place}: no snapshot; what is below a parent before it is listed is not read"
     if stream.deletes == "not_shown" and stream.snapshot is None:
         yield f"{place}: deletes are never noticed"
     for plan in stream.plans:
@@ -87,7 +91,8 @@ def _of_program(place: str, program: ProgramSpec) -> Iterator[str]:
 
 def _of_request(place: str, plan: PlanSpec) -> Iterator[str]:
     request = plan.request
-    if request.pages is not None and request.pages.stable:
+    pages = request.pages
+    if pages is not None and pages.stable and pages.turn not in HOLD_STILL:
         yield f"{place}: stable: true; a listing that shifts after all loses records"
     for rule in request.errors:
         if rule.do is Action.TREAT_AS_EMPTY:

@@ -7,11 +7,25 @@ from schemas.definitions.predicates import Line, Operator, Predicate, Scalar, Te
 from schemas.definitions.source import Action, ErrorRule
 
 _STATUS: Final = Path(Root.STATUS, (), "status")
+_FIRST_ERROR: Final = Path(Root.BODY, ("errors", 0), "body.errors[0]")
 
 
 def _status(operator: Operator, operand: Scalar | tuple[Scalar, ...], do: Action) -> ErrorRule:
     return ErrorRule(Predicate(((Line(_STATUS, (Test(operator, operand),)),),)), do)
 
+
+PARTIAL_GRAPHQL: Final = ErrorRule(
+    Predicate(
+        (
+            (
+                Line(_STATUS, (Test(Operator.LT, 300),)),
+                Line(_FIRST_ERROR, (Test(Operator.EXISTS, True),)),
+            ),
+        )
+    ),
+    Action.RETRY,
+)
+"""GraphQL answers 200 with `errors` beside what it could find: such a page is not whole."""
 
 DEFAULT_ERRORS: Final = (
     _status(Operator.EQUALS, 429, Action.RATE_LIMITED),

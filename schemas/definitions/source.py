@@ -1,8 +1,7 @@
 """What a source's definition says, frozen: how to ask, and what is true of the provider.
 
 Every plan carries its own fully merged request; nothing has to be looked up at the stream or the
-source. Absent on purpose: keyset, parent, graphql and cron schedules, which the loader refuses by
-name. Plans that are programs stand in `programs`.
+source. Plans that are programs stand in `programs`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
 
 from schemas import keys
+from schemas.definitions.cron import Occurrences
 from schemas.definitions.paths import Path
 from schemas.definitions.predicates import Predicate, Scalar
 from schemas.definitions.secrets import Reference
@@ -147,6 +147,11 @@ class Turn(StrEnum):
     OFFSET = "offset"  # {offset}
     LAST_ID = "last_id"  # {last.id}
     CURSOR = "cursor"  # {cursor}: each page moves the cursor
+    KEYSET = "keyset"  # {after.time} and {after.id}: behind the last record of the page before
+
+
+HOLD_STILL = (Turn.CURSOR, Turn.KEYSET)
+"""Pages that are asked for behind a value of the records themselves: nothing shifts across them."""
 
 
 class End(StrEnum):
@@ -229,6 +234,15 @@ class IntervalSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class KeysetSpec(IntervalSpec):
+    """Changes by the source's time, in the order of (time, id): an interval whose pages are turned by
+    the position of the last record. `order` is ascending, and checked.
+    """
+
+    plan: str = "keyset"
+
+
+@dataclass(frozen=True, slots=True)
 class IdentitySpec:
     """How to notice that the collection was re-created: another value, or a head below the cursor."""
 
@@ -259,12 +273,24 @@ class SnapshotSpec:
     request: RequestSpec
     definition_hash: str
     plan: str = "snapshot"
+    shifting_parents: bool = False  # it is read parent by parent, and their listing may shift
 
     @property
     def listings_needed(self) -> int:
         """Complete listings that must lack a row before its absence means anything: 1 or 2."""
         pages = self.request.pages
-        return 1 if pages is None or pages.stable else 2
+        stable = pages is None or pages.stable
+        return 1 if stable and not self.shifting_parents else 2
+
+
+@dataclass(frozen=True, slots=True)
+class ParentSpec:
+    """A stream is asked for once per record of another one: of all that its listing shows."""
+
+    stream: str
+    listing: SnapshotSpec
+    when: Predicate | None  # only parents for which this holds; root RECORD
+    fields: tuple[str, ...]  # of the parent's record, that requests send as {parent.x}
 
 
 PlanSpec = IntervalSpec | CursorSpec | SnapshotSpec
@@ -272,9 +298,14 @@ PlanSpec = IntervalSpec | CursorSpec | SnapshotSpec
 
 @dataclass(frozen=True, slots=True)
 class ScheduleSpec:
-    """How often the changes are asked for."""
+    """How often the changes are asked for, or at which occurrences. Each occurrence is a run of the
+    observed pipeline, and its interval reaches from the occurrence before to it.
+    """
 
-    every_s: float = 300.0
+    every_s: float = 300.0  # with occurrences: how soon what stalled or failed is tried again
+    occurrences: Occurrences | None = None
+    deadline_s: float | None = None  # a run that is not searched so long after its end is overdue
+    stages: tuple[str, ...] = ()  # of the observed pipeline, in their order
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +322,7 @@ class StreamSpec:
     keep_pages_s: float | None  # None: for ever
     keep_snapshots: int
     program: "ProgramSpec | None" = None  # a Python class or a tap, in place of `changes`
+    parent: ParentSpec | None = None
 
     @property
     def plans(self) -> tuple[PlanSpec, ...]:
@@ -307,9 +339,25 @@ class StreamSpec:
         """`source/stream` or `source/stream/tenant`, its parts percent-encoded."""
         return keys.partition_id(self.source, self.name, tenant)
 
+    def run_id(self, occurrence_us: int) -> str:
+        """The name of the run that ends at this occurrence, the same for all tenants and workers."""
+        return keys.run_id(keys.partition_id(self.source, self.name), occurrence_us)
+
     def plan(self, name: str) -> PlanSpec | None:
-        """The plan `interval`, `cursor` or `snapshot`, if this stream has it."""
+        """The plan `interval`, `keyset`, `cursor` or `snapshot`, if this stream has it."""
         return next((plan for plan in self.plans if plan.plan == name), None)
+
+    def asked(self, name: str, *, listing: bool = False) -> PlanSpec:
+        """What a question of this plan is asked and read by; `listing`: one for parents.
+
+        Raises KeyError for a plan or parent that the stream does not have.
+        """
+        found = self.plan(name)
+        if listing:
+            found = None if self.parent is None else self.parent.listing
+        if found is None:
+            raise KeyError(name)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,14 @@ from schemas.definitions.predicates import Scalar
 from schemas.definitions.problems import NotationError, closest
 from schemas.definitions.secrets import Reference
 
-PLACEHOLDERS: Final = ("start", "end", "cursor", "token", "page", "offset", "last.id", "size")
-"""Beside these there is `tenant.` with any field."""
+PLACEHOLDERS: Final = (
+    "start", "end", "after.time", "after.id", "until", "cursor", "token", "page", "offset", "last.id",
+    "size",
+)  # fmt: skip
+"""Beside these there are `tenant.` and `parent.` with any field."""
 
-_UNSUPPORTED: Final = ("after.time", "after.id", "until", "parent.", "run.")
+_OPEN: Final = ("tenant.", "parent.")
+_UNSUPPORTED: Final = ("run.",)
 _PART = re.compile(
     r"\{\{|\}\}|\{([a-z_]+(?:\.[A-Za-z0-9_]+)?)(?::([a-z]*))?\}|[{}]|[^{}]+", re.DOTALL
 )
@@ -204,18 +208,19 @@ def _value_of(placeholder: Placeholder, values: Mapping[str, object], alone: boo
 
 
 def _known(name: str) -> str:
-    if name in PLACEHOLDERS or (name.startswith("tenant.") and len(name) > len("tenant.")):
+    if name in PLACEHOLDERS or name.startswith(_OPEN):
         return name
     if name.startswith(_UNSUPPORTED):
         raise NotationError(
             f"`{{{name}}}` is part of the language but not of this version",
-            "Only the plans `interval`, `cursor` and `snapshot` have values to fill in.",
+            "Only `plan:`, `pages:`, `tenants:` and `parent:` have values to fill in.",
         )
     near = closest(name, PLACEHOLDERS)
     raise NotationError(
         f"there is no placeholder {{{name}}}",
         (f"Did you mean `{{{near}}}`? " if near else "")
-        + f"There are {' '.join(f'{{{one}}}' for one in PLACEHOLDERS)} and {{tenant.FIELD}};"
+        + f"There are {' '.join(f'{{{one}}}' for one in PLACEHOLDERS)}, {{tenant.FIELD}} and"
+        + " {parent.FIELD};"
         + " a brace itself is written `{{`.",
     )
 

@@ -17,6 +17,7 @@ from schemas.definitions.source import (
     CursorSpec,
     End,
     IntervalSpec,
+    KeysetSpec,
     Order,
     Turn,
 )
@@ -31,10 +32,19 @@ def definitions() -> Definitions:
 
 
 def test_what_is_supported_is_read(definitions: Definitions) -> None:
-    assert sorted(definitions.sources) == ["couch", "github", "shop", "stripe"]
+    assert sorted(definitions.sources) == [
+        "couch",
+        "github",
+        "pocket",
+        "shop",
+        "stripe",
+        "watchtower",
+    ]
     assert sorted(definitions.mappings) == [
         "couch_docs",
         "github_issues",
+        "pipeline_events",
+        "pocket_items",
         "stripe_customers",
         "stripe_events",
     ]
@@ -42,14 +52,7 @@ def test_what_is_supported_is_read(definitions: Definitions) -> None:
 
 def test_the_rest_is_refused_by_name(definitions: Definitions) -> None:
     refused = [(error.file, error.message.split("`")[1]) for error in definitions.errors]
-    assert refused == [
-        ("mappings/shop_orders.yaml", "children"),
-        ("sources/pocket.yaml", "keyset"),
-        ("sources/watchtower.yaml", "cron"),
-        ("sources/watchtower.yaml", "zone"),
-        ("sources/watchtower.yaml", "deadline"),
-        ("sources/watchtower.yaml", "stages"),
-    ]
+    assert refused == [("mappings/shop_orders.yaml", "children")]
     for error in definitions.errors:
         assert error.message.endswith("is part of the language but not of this version")
         assert error.advice
@@ -150,6 +153,34 @@ def test_couch(definitions: Definitions) -> None:
     assert snapshot.listings_needed == 1
     assert definitions.mappings["couch_docs"].revision.pattern == "^([0-9]+)-"
     assert definitions.mappings["couch_docs"].absent_max == Decimal("0.1")
+
+
+def test_pocket(definitions: Definitions) -> None:
+    items = definitions.sources["pocket"].streams["items"]
+    keyset, snapshot = items.changes, items.snapshot
+    assert isinstance(keyset, KeysetSpec)
+    assert (keyset.plan, keyset.order, keyset.settle_us) == ("keyset", Order.ASC, 5_000_000)
+    assert keyset.granularity_us == keyset.format.unit_us == 1_000
+    assert keyset.request.pages is not None
+    assert (keyset.request.pages.turn, keyset.request.pages.end) == (Turn.KEYSET, End.EMPTY)
+    assert items.plan("keyset") is keyset
+    assert snapshot is not None
+    assert snapshot.request.pages is not None
+    assert snapshot.request.pages.turn is Turn.LAST_ID
+    assert keyset.definition_hash != snapshot.definition_hash
+
+
+def test_watchtower(definitions: Definitions) -> None:
+    events = definitions.sources["watchtower"].streams["run_events"]
+    schedule = events.schedule
+    assert schedule.occurrences is not None
+    assert schedule.occurrences.zone == "Europe/Berlin"
+    assert (schedule.deadline_s, schedule.stages) == (
+        2_700,
+        ("extract", "match", "load", "publish"),
+    )
+    occurrence = schedule.occurrences.after(1_793_577_600_000_000)  # 2026-11-01, 23:00 in UTC
+    assert events.run_id(occurrence) == "watchtower/run_events@2026-11-02T04:30:00Z"
 
 
 def test_a_file_alone() -> None:

@@ -71,6 +71,16 @@ def test_an_accepted_interval_lets_complete_before_go_on_to_the_next_failed_one(
     assert (both.complete_before, both.failed, both.done) == (INTERVAL.done[1].end, [], [])
 
 
+def test_a_failed_interval_of_a_keyset_is_accepted_by_its_own_name() -> None:
+    state = StreamState(plans={"keyset": INTERVAL, "snapshot": SNAPSHOT})
+    first = INTERVAL.failed[0]
+    words = {"start": first.start, "end": first.end}
+    assert obey(state, control("accept_failed", plan="interval", **words)) == state
+    for plan in ("keyset", None):
+        after = obey(state, control("accept_failed", plan=plan, **words)).plans["keyset"]
+        assert after.failed == INTERVAL.failed[1:]
+
+
 def test_what_is_not_wholly_named_is_not_accepted() -> None:
     first = INTERVAL.failed[0]
     half = control("accept_failed", start="2024-01-01T00:00:00.500000Z", end=first.end)

@@ -90,6 +90,54 @@ def test_a_feed_is_asked_for_its_identity_first() -> None:
     assert "from where the last answer left it" in _why(reasons, "cursor")
 
 
+def test_a_keyset_goes_on_behind_its_last_record() -> None:
+    pocket = load_folder(REPOSITORY / "tests/unit/definitions").sources["pocket"]
+    reasons = explained(pocket.streams["items"], None, NOW)
+    first, second = _questions(reasons, "keyset")
+    assert "(updated>'2019-12-31+23:59:59.999Z'+||+(" in first
+    assert "(updated='2020-01-01+00:00:00.000Z'+%26%26+id>'{after.id}')" in second
+    assert "behind the last record of each page" in _why(reasons, "keyset")
+
+
+def test_runs_are_asked_for_one_by_one() -> None:
+    source = load_folder(REPOSITORY / "tests/unit/definitions").sources["watchtower"]
+    tenant = current_tenants(source)[0]
+    stream = source.streams["run_events"]
+    reasons = explained(stream, tenant, NOW)
+    assert "When the next run is over (`30 5 * * *` in Europe/Berlin)" in _why(reasons, "interval")
+    asked = first_question(stream, tenant, NOW)
+    assert isinstance(asked, Question)
+    assert "The run watchtower/run_events@2026-10-02T03:30:00Z." in asked.notes
+
+
+SHOPS = """\
+streams:
+  shops:
+    get: /shops
+    params: {page: "{page}"}
+    records: body.shops
+    pages: {}
+    plan: {snapshot: {every: 1d}}
+"""
+
+
+def test_parents_are_listed_and_then_asked_for_one_by_one(tmp_path: Path) -> None:
+    parent = "get: /shops/{parent.id}/orders\n    parent: {stream: shops}"
+    below = changed(SHOP, ("get: /orders", parent), ("streams:\n", SHOPS))
+    stream = load(tmp_path, below).check().sources["shop"].streams["orders"]
+    reasons = explained(stream, None, NOW)
+    asked = _questions(reasons, "interval")
+    assert asked[0] == "GET /shops?page=1"
+    assert asked[1].startswith("GET /shops/{parent.id}/orders?changed_from=2023-12-31T23:59:59Z")
+    assert "&page_token={token}&" in asked[2]
+    why = _why(reasons, "interval")
+    assert "Which parents there are: the listing of shops." in why
+    assert "so for each of the listing" in why
+    first = first_question(stream, None, NOW)
+    assert isinstance(first, Question)
+    assert first.notes[0] == "The listing of shops; then once per record of it."
+
+
 @pytest.mark.parametrize("folder", ["ingest", "ops/demo/definitions", "tests/acceptance/github",
                                     "tests/acceptance/kinto"])  # fmt: skip
 def test_every_stream_of_this_repository_can_be_explained(folder: str) -> None:

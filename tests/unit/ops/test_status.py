@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,10 +14,11 @@ from ops.facts.log import CheckpointRecord
 from ops.facts.sink import SinkFacts
 from ops.status import Status, assemble
 from ops.status.as_json import to_json
-from ops.status.expected import Expected, ExpectedStream
+from ops.status.expected import Expected, ExpectedStream, expected
 from ops.status.model import Trouble
 from ops.status.text import to_text
 from ops.status.words import duration, moment
+from schemas.definitions import load_file
 from schemas.log.reader import Bounds
 from schemas.records import (
     Blocked,
@@ -279,6 +281,20 @@ def test_a_cursors_age_counts_against_its_lifetime() -> None:
     found = assemble(Settings(), NOW, facts, sink_facts(), expected)
     assert found.partition_ids[0].horizons.share_used == 0.8
     assert "cursor of 10:42:06, 4 s behind" in to_text(found)
+
+
+def test_a_keyset_shows_how_far_it_is_complete() -> None:
+    before = (MOMENT - timedelta(minutes=2)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    plans = {"keyset": PlanState(definition_hash="h", complete_before=before)}
+    found = status(log_facts(checkpoint(plans=plans)))
+    assert found.partition_ids[0].ingest_lag_s == 120.0
+    assert "complete through 10:40:10, 120 s behind   0 intervals open" in to_text(found)
+
+
+def test_a_stream_with_runs_may_be_one_run_behind() -> None:
+    folder = Path(__file__).parents[1] / "definitions"
+    [stream] = expected(load_file(folder / "sources" / "watchtower.yaml")).streams.values()
+    assert (stream.every_s, stream.settle_s) == (86_400.0, 120.0)
 
 
 def test_open_intervals_and_snapshots_show_how_far_they_are() -> None:

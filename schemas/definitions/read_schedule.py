@@ -1,0 +1,53 @@
+"""Reads when a stream is asked: at a pace, or at the occurrences of a cron expression in a zone."""
+
+from schemas.definitions import known_keys
+from schemas.definitions.cron import Occurrences, parse_cron
+from schemas.definitions.fields import Fields
+from schemas.definitions.read_lengths import positive_s
+from schemas.definitions.reader import Reader
+from schemas.definitions.source import IntervalSpec, ScheduleSpec, StreamSpec
+from schemas.definitions.times import parse_zone
+from schemas.definitions.tree import Entry, Node
+
+_MINUTE_US = 60_000_000
+_OF_RUNS = ("zone", "deadline", "stages")
+
+
+def read_schedule(reader: Reader, node: Node) -> ScheduleSpec:
+    """`{every}`, or `{cron, zone, deadline, stages}`."""
+    fields = Fields(reader, reader.map(node, "schedule"), "schedule", known_keys.SCHEDULE)
+    if fields.one_of("every", "cron") == "every":
+        for key in _OF_RUNS:
+            if fields.has(key):
+                reader.note(
+                    fields.entry(key),
+                    f"`{key}` speaks of runs, and only the occurrences of `cron` are runs",
+                    "Write `cron:` instead of `every:`, or take it out.",
+                )
+        return ScheduleSpec(fields.get("every", reader.parsed(positive_s), 300.0))
+    cron = fields.get("cron", reader.parsed(parse_cron), None)
+    zone = fields.get("zone", reader.parsed(parse_zone), "UTC")
+    return ScheduleSpec(
+        occurrences=None if cron is None else Occurrences(cron, zone),
+        deadline_s=fields.get("deadline", reader.parsed(positive_s), None),
+        stages=fields.get("stages", reader.list_of(reader.name), ()),
+    )
+
+
+def check_runs(reader: Reader, spec: StreamSpec, schedule: Entry | None) -> None:
+    """A run has an interval: the plan must read by time, and its steps must meet the minutes."""
+    if schedule is None or spec.schedule.occurrences is None:
+        return
+    if not isinstance(spec.changes, IntervalSpec):
+        reader.note(
+            schedule,
+            f"an occurrence is a run with an interval of its own, and {spec.name} does not read"
+            " intervals",
+            "Write `every:`, or plan `interval:` or `keyset:`.",
+        )
+    elif _MINUTE_US % spec.changes.granularity_us:
+        reader.note(
+            schedule,
+            "occurrences lie at whole minutes, which the `granularity` of the plan does not meet",
+            "Write `every:`, or a `granularity` of which a minute is a multiple.",
+        )

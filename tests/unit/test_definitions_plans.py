@@ -1,0 +1,142 @@
+"""What the loader says of keyset plans, schedules with runs, and queries of GraphQL."""
+
+from pathlib import Path
+
+import pytest
+
+from schemas.definitions.risks import assumptions_of_stream, risks_of_source
+from schemas.definitions.source import Action, KeysetSpec, Turn
+from tests.unit.definition_files import SHOP, changed, load, messages
+
+KEYSET = """\
+gapless: 1
+source: shop
+base_url: https://api.shop.example/v2
+streams:
+  orders:
+    get: /orders
+    params: {limit: "{size}"}
+    records: body.items
+    pages: {size: 100}
+    deletes: shown
+    plan:
+      keyset:
+        time: updated
+        start: 2024-01-01
+        params: {since: "{after.time}", since_id: "{after.id}", until: "{until}"}
+"""
+
+
+def test_a_keyset_with_its_defaults(tmp_path: Path) -> None:
+    found = load(tmp_path, KEYSET, None).check()
+    spec = found.sources["shop"].streams["orders"].changes
+    assert isinstance(spec, KeysetSpec)
+    assert (spec.settle_us, spec.lookback_us) == (60_000_000, 600_000_000)
+    assert spec.request.pages is not None and spec.request.pages.turn is Turn.KEYSET
+    assumed = assumptions_of_stream(found.sources["shop"].streams["orders"])
+    assert not [one for one in assumed if "shift" in one or "result cap" in one]
+    assert risks_of_source(found.sources["shop"]) == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (', since_id: "{after.id}"', "", "{after.id} is never sent"),
+        ('since: "{after.time}", ', "", "{after.time} is never sent"),
+        ('"{until}"', '"{end}"', "{end} never has a value in the plan keyset"),
+        ("time: updated", "time: updated\n        order: desc", 'has no key "order"'),
+        ("time: updated", "time: updated\n        width: 1d", 'has no key "width"'),
+        ("{size: 100}", "{size: 100, next: body.next}", "turn the pages of a keyset, `next` does"),
+        ("{size: 100}", "{size: 100, total: body.count}", "a total counts anew"),
+        ("{size: 100}", "{size: 100, end: no_next}", "the pages end without a next"),
+        ("{size: 100}", "none", "has no second page"),
+        ('"{size}"', '"{page}"', "turn the pages of a keyset, {page} does"),
+        ("        start: 2024-01-01\n", "", "nothing says where the past of orders begins"),
+        (
+            "      keyset:",
+            "      cursor: {next: body.c}\n      keyset:",
+            "two plans for its changes",
+        ),
+        ("time: updated", "time: updated\n        settle: 0s", "loses rows that commit later"),
+    ],
+)
+def test_a_mistake_in_a_keyset(tmp_path: Path, old: str, new: str, message: str) -> None:
+    found = messages(load(tmp_path, changed(KEYSET, (old, new)), None))
+    assert any(message in one for one in found), found
+
+
+def test_what_is_asked_makes_the_fingerprint_of_a_keyset(tmp_path: Path) -> None:
+    def hash_of(text: str) -> str:
+        changes = load(tmp_path, text, None).check().sources["shop"].streams["orders"].changes
+        assert changes is not None
+        return changes.definition_hash
+
+    first = hash_of(KEYSET)
+    assert hash_of(changed(KEYSET, ("deletes: shown", "deletes: shown\n    id: key"))) != first
+    assert hash_of(changed(KEYSET, ("time: updated", "time: changed"))) != first
+    assert hash_of(changed(KEYSET, ("time: updated", "time: updated\n        settle: 2m"))) == first
+
+
+def test_a_run_needs_intervals(tmp_path: Path) -> None:
+    nightly = "schedule: {cron: '30 5 * * *', zone: Europe/Berlin, deadline: 45m, stages: [a, b]}"
+    found = load(tmp_path, changed(SHOP, ("schedule: {every: 5m}", nightly)), None).check()
+    schedule = found.sources["shop"].streams["orders"].schedule
+    assert schedule.occurrences is not None
+    assert schedule.occurrences.longest_us == 86_400_000_000
+    assert (schedule.deadline_s, schedule.stages) == (2700.0, ("a", "b"))
+    cursor = changed(
+        SHOP,
+        ("schedule: {every: 5m}", nightly),
+        ("      interval:\n        time: updated_at\n        start: 2024-01-01\n", ""),
+        ('      changed_from: "{start}"\n      changed_to: "{end}"\n', ""),
+    )
+    told = messages(load(tmp_path, cursor, None))
+    assert any("does not read intervals" in one for one in told), told
+    coarse = changed(
+        SHOP,
+        ("schedule: {every: 5m}", nightly),
+        ("time: updated_at", "time: updated_at\n        granularity: 7s"),
+    )
+    told = messages(load(tmp_path, coarse, None))
+    assert any("whole minutes" in one for one in told), told
+
+
+GRAPHQL = """\
+gapless: 1
+source: shop
+base_url: https://api.shop.example
+variables: {first: "{size}"}
+streams:
+  orders:
+    post: /graphql
+    graphql: "query($first: Int, $after: String) { orders(first: $first, after: $after) { nodes { id } } }"
+    variables: {after: "{token}", where: {since: "{start}", until: "{end}"}}
+    records: body.data.orders.nodes
+    pages: {next: body.data.orders.cursor, end: {body.data.orders.more: false}, size: 50}
+    deletes: shown
+    plan:
+      interval: {time: updated, start: 2024-01-01}
+"""
+
+
+def test_a_query_of_graphql_is_a_post_whose_text_is_never_filled_in(tmp_path: Path) -> None:
+    found = load(tmp_path, GRAPHQL, None).check()
+    changes = found.sources["shop"].streams["orders"].changes
+    assert changes is not None
+    request = changes.request
+    assert request.method == "POST"
+    assert request.body is not None
+    assert str(request.body["query"]).startswith("query($first: Int")
+    variables = request.body["variables"]
+    assert isinstance(variables, dict)
+    assert set(variables) == {"first", "after", "where"}, "maps merge"
+    assert [rule.do for rule in request.errors] == [Action.RETRY]
+
+
+def test_the_text_of_a_query_makes_its_fingerprint(tmp_path: Path) -> None:
+    def hash_of(text: str) -> str:
+        changes = load(tmp_path, text, None).check().sources["shop"].streams["orders"].changes
+        assert changes is not None
+        return changes.definition_hash
+
+    assert hash_of(GRAPHQL) != hash_of(changed(GRAPHQL, ("nodes { id }", "nodes { id updated }")))
