@@ -82,8 +82,15 @@ def origin_of(url: str) -> tuple[str, str | None, int | None]:
     return found.scheme, found.host, found.port
 
 
+def _nothing() -> None:
+    """Every request may be sent."""
+
+
 class Http:
-    """Requests to one origin, `base_url`. Close it when done."""
+    """Requests to one origin, `base_url`. Close it when done.
+
+    `before_request` is called before each request that is sent, also for a redirect; it may raise.
+    """
 
     def __init__(
         self,
@@ -99,6 +106,18 @@ class Http:
             raise FetchRefused(f"base_url {self.base_url!r} is no http(s) URL")
         self._timeout_s, self._most, self._now_us = timeout_s, body_max_bytes, now_us
         self._session: aiohttp.ClientSession | None = None
+        self.before_request: Callable[[], None] = _nothing
+
+    def apart(self) -> Http:
+        """The same origin and limits over connections of its own; to be closed for itself."""
+        other = Http(
+            self.base_url,
+            timeout_s=self._timeout_s,
+            body_max_bytes=self._most,
+            now_us=self._now_us,
+        )
+        other.before_request = self.before_request
+        return other
 
     async def close(self) -> None:
         if self._session is not None:
@@ -171,6 +190,7 @@ class Http:
         if content is not None:
             kind, data = content
             headers.setdefault("Content-Type", kind)
+        self.before_request()
         requested_at = self._now_us()
         try:
             async with (

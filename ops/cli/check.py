@@ -209,6 +209,8 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
         yield from _stream_lines(stream)
     yield from _list("Risks you take", told["risks"])
     yield from _list("Assumed, not proven", told["assumed"])
+    if told["assumed"]:
+        yield f"{'':<26} `gapless probe {told['source']}` asks the provider"
 
 
 def _stream_lines(stream: dict[str, Any]) -> Iterator[str]:

@@ -42,6 +42,7 @@ def test_one_page_is_asked_and_mapped(environment: dict[str, str]) -> None:
     assert "Answer                     200 in" in text
     assert "normalized_accounts would be 30 applied" in text.replace("  ", " ")
     assert "Risks you take" in text
+    assert "`gapless probe demo_crm` asks the provider" in text
     assert "Nothing was written." in text
 
 

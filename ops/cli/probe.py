@@ -1,0 +1,79 @@
+"""`gapless probe`: what a definition claims of its provider beside what the provider does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ops import problems
+from ops.cli import context
+
+if TYPE_CHECKING:
+    from ops.probe.fix import Fixed
+    from ops.probe.run import Report
+    from schemas.definitions.load import Definitions
+    from schemas.definitions.source import SourceSpec
+    from schemas.settings import Settings
+
+Source = Annotated[str, typer.Argument(metavar="SOURCE", help="The source to probe.")]
+Requests = Annotated[
+    int, typer.Option("--requests", min=1, help="Most requests, retries and sign-ins included.")
+]
+Fix = Annotated[bool, typer.Option("--fix", help="Write what was proven into the definition.")]
+
+
+def probe(
+    source: Source,
+    requests: Requests = 60,
+    fix: Fix = False,
+    json: context.Json = False,
+    definitions: context.Definitions = None,
+) -> None:
+    """Ask the provider itself: declared beside observed, and what each difference would lose.
+
+    Reads only; needs neither Kafka nor Postgres. Exit code 1: a difference loses something;
+    2: a definition is wrong; 3: the provider gives no page.
+    """
+    from ops.probe.report import as_json, as_text, loses
+    from ops.probe.run import probe as run
+    from schemas.definitions.load import load_folder
+
+    settings = context.load_settings(definitions)
+    loaded = load_folder(settings.definitions)
+    chosen = _chosen(loaded, source)
+    report = run(settings, loaded, chosen, requests)
+    fixed = _fixed(report, settings, chosen) if fix else None
+    if json:
+        context.print_json({**as_json(report), **_told(fixed)})
+    else:
+        lines = list(as_text(report))
+        typer.echo("\n".join(lines if fixed is None else [*lines[:-1], *_lines(fixed)]))
+    if all(one.trouble is not None for one in report.streams):
+        raise typer.Exit(problems.UNREACHABLE)
+    if loses(report):
+        raise typer.Exit(problems.FINDING)
+
+
+def _chosen(loaded: Definitions, source: str) -> SourceSpec:
+    found = loaded.sources.get(source)
+    if found is None:
+        loaded.check()
+        known = ", ".join(sorted(loaded.sources)) or "none"
+        raise problems.Stop(f"There is no source {source}; known: {known}.", problems.USAGE)
+    return found
+
+
+def _fixed(report: Report, settings: Settings, source: SourceSpec) -> Fixed:
+    from ops.probe.fix import fix
+
+    return fix(report, settings.definitions / source.file, source.file)
+
+
+def _told(fixed: Fixed | None) -> dict[str, Any]:
+    return {} if fixed is None else {"diff": fixed.diff, "by_hand": fixed.by_hand}
+
+
+def _lines(fixed: Fixed) -> list[str]:
+    written = fixed.diff.rstrip("\n").splitlines() or ["Nothing was written."]
+    return [*written, *fixed.by_hand]

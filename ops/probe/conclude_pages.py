@@ -1,0 +1,285 @@
+"""From evidence to findings about pages: order, ties, cap, repeated walks, tokens, deletes. Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from ops.probe.conclude_time import needs_of
+from ops.probe.evidence import Evidence, page_like
+from ops.probe.model import NOTHING, Finding, Refused, Row, Sight, unknown
+from ops.probe.sampling import ascending, descending
+from ops.probe.walking import Scope, Walked
+from schemas.definitions.source import CursorSpec, Order, StreamSpec
+
+_TIMES_MIN = 5
+_SHIFT = "rows that shift from one page to another"
+_TIES = "rows of one time at the edge of two pages"
+_MORE = "more records, so that there are several pages"
+
+
+def order_finding(scope: Scope, evidence: Evidence) -> Finding:
+    """The order by time within a walk. Only an order that is not just that of the ids is proven."""
+    name, declared = "order", scope.interval.order
+    walks = [walked for walked in (evidence.sample, *evidence.walks) if len(walked.rows) > 1]
+    times = {row.time for walked in walks for row in walked.rows if row.time is not None}
+    if len(times) < 2:
+        return unknown(name, declared, f"records of several times; {needs_of(evidence, 'sample')}")
+    seen = Order.NONE
+    if all(ascending(walked.rows) for walked in walks):
+        seen = Order.ASC
+    elif all(descending(walked.rows) for walked in walks):
+        seen = Order.DESC
+    stops = not (scope.by_start and scope.by_end)
+    if declared is not Order.NONE and seen is not declared:
+        loses = "rows behind the page on which a walk stops" if stops else NOTHING
+        return Finding(name, declared, seen, f"{loses}; the stream stalls" if stops else loses)
+    if seen is Order.NONE or declared is seen:
+        return Finding(name, declared, seen)
+    if len(times) < _TIMES_MIN or not _crosses_ids(walks):
+        return Finding(
+            name,
+            declared,
+            f"{seen}, as the ids",
+            needs="records that were changed after later ones were made",
+        )
+    return Finding(name, declared, seen, write={("order",): seen.value})
+
+
+def _crosses_ids(walks: Sequence[Walked]) -> bool:
+    """Whether ids neither rise nor fall with the listing: then time alone explains the order."""
+    for walked in walks:
+        ids = [_as_number(row.id) for row in walked.rows]
+        if ids in (sorted(ids), sorted(ids, reverse=True)):
+            return False
+    return True
+
+
+def _as_number(text: str) -> tuple[int, int, str]:
+    digits = text.removeprefix("json:")
+    return (0, int(digits), "") if digits.isdecimal() else (1, 0, text)
+
+
+def ties_finding(scope: Scope, evidence: Evidence) -> Finding:
+    """How records of one time follow each other."""
+    name, declared = "order of ties", "any"
+    groups = [_ties(walked.rows) for walked in (evidence.sample, *evidence.walks)]
+    ties = [tie for group in groups for tie in group.values()]
+    if not ties:
+        wanted = "records that share a time"
+        return unknown(
+            name, declared, wanted if evidence.sample.rows else needs_of(evidence, "walks")
+        )
+    if _differ(groups):
+        return Finding(name, declared, "changes", _TIES if scope.stable else NOTHING)
+    if all(tie == sorted(tie, key=_as_number) for tie in ties):
+        return Finding(name, declared, "by id")
+    if all(tie == sorted(tie, key=_as_number, reverse=True) for tie in ties):
+        return Finding(name, declared, "by id, falling")
+    return Finding(name, declared, f"the same, {len(groups)} of {len(groups)}")
+
+
+def _ties(rows: Sequence[Row]) -> dict[int, list[str]]:
+    """The ids of records that share a time, in order of appearance, each once."""
+    by_time: dict[int, dict[str, None]] = {}
+    for row in rows:
+        if row.time is not None:
+            by_time.setdefault(row.time, {})[row.id] = None
+    return {time: list(ids) for time, ids in by_time.items() if len(ids) > 1}
+
+
+def _differ(groups: Sequence[dict[int, list[str]]]) -> bool:
+    """Whether two walks order the ids that both show under one time differently."""
+    for number, one in enumerate(groups):
+        for other in groups[number + 1 :]:
+            for time in one.keys() & other.keys():
+                shared = set(one[time]) & set(other[time])
+                if [i for i in one[time] if i in shared] != [i for i in other[time] if i in shared]:
+                    return True
+    return False
+
+
+def cap_finding(scope: Scope, evidence: Evidence) -> Finding | None:
+    """The most records that a page holds, whatever is asked."""
+    pages, found = scope.spec.request.pages, evidence.cap
+    if pages is None:
+        return None
+    name = "page cap"
+    asked = "size not sent" if not scope.by_size else f"asked {pages.size}"
+    declared = asked if pages.cap is None else f"{asked}, cap {pages.cap}"
+    if found is None:
+        return unknown(name, declared, needs_of(evidence, "cap"))
+    if not found.sizes:
+        wanted = f"more than {found.largest} records, or a smaller `pages.size`"
+        return Finding(name, declared, f"at least {found.largest}", needs=wanted)
+    if found.skips:
+        lost = f"rows between pages: page numbers count {found.asked}, {found.sizes[0]} are given"
+        return Finding(name, declared, str(found.sizes[0]), lost)
+    if len(set(found.sizes)) > 1:
+        return Finding(name, declared, f"pages of different sizes, up to {max(found.sizes)}")
+    given = found.sizes[0]
+    if scope.by_size and found.asked is not None and given < found.asked:
+        return _capped(name, declared, given, pages.cap, len(found.sizes) > 1)
+    if found.more_given is not None and found.more_asked is not None:
+        if found.more_full and found.more_given < found.more_asked:
+            return _capped(name, declared, found.more_given, pages.cap, True)
+        return Finding(name, declared, f"at least {max(given, found.more_given)}")
+    if found.refused is not None:
+        return Finding(name, declared, f"at least {given}, {found.more_asked} are refused")
+    return Finding(name, declared, f"at least {given}" if scope.by_size else str(given))
+
+
+def _capped(name: str, declared: str, given: int, known: int | None, proven: bool) -> Finding:
+    if not proven:
+        wanted = "more records, so that there is a second full page"
+        return Finding(name, declared, f"{given}, seen once", needs=wanted)
+    write: dict[tuple[str, ...], str | int] = {} if known == given else {("pages", "cap"): given}
+    return Finding(name, declared, str(given), write=write)
+
+
+def walks_finding(scope: Scope, evidence: Evidence) -> Finding | None:
+    """Whether the same walk shows the same, walk after walk."""
+    if scope.spec.request.pages is None:
+        return None
+    name, declared = "same walk again", "stable" if scope.stable else "not stable"
+    walks = [walked for walked in evidence.walks if walked.pages and walked.refused is None]
+    if len(walks) < 2 or max(len(walked.pages) for walked in walks) < 2:
+        return unknown(name, declared, evidence.why_not.get("walks") or _MORE)
+    first = walks[0].order
+    same = sum(walked.order == first for walked in walks)
+    if same == len(walks):
+        return Finding(name, declared, f"same, {same} of {len(walks)}")
+    twice = any(len(set(walked.order)) < len(walked.order) for walked in walks)
+    others = len(walks) - same
+    what = "a row twice in one walk" if twice else f"differs, {others} of {len(walks) - 1}"
+    return Finding(name, declared, what, _SHIFT if scope.stable else NOTHING)
+
+
+def deletes_finding(stream: StreamSpec, evidence: Evidence) -> Finding:
+    """Whether the changes show what was deleted."""
+    name, declared = "deletes", stream.deletes
+    gone = len({row.id for row in evidence.rows() if row.gone})
+    vanished = _vanished(evidence)
+    if gone:
+        return Finding(name, declared, f"shown, {gone} seen")
+    if stream.deletes == "not_shown":
+        loses = "found by snapshot" if stream.snapshot else "deletes: they are never noticed"
+        return Finding(name, declared, f"{vanished} vanished" if vanished else "none seen", loses)
+    if vanished:
+        loses = "found by snapshot" if stream.snapshot else "deletes: they are never noticed"
+        return Finding(name, declared, f"not shown, {vanished} vanished", loses)
+    wanted = "a record that is deleted while it is probed, or was before"
+    return Finding(name, declared, "none seen", "unknown", wanted)
+
+
+def _vanished(evidence: Evidence) -> int:
+    """Records of one look that the next one, which saw everything, lacks under any time."""
+    gone: set[str] = set()
+    for before, after in itertools.pairwise(evidence.looks):
+        if before.whole and after.whole:
+            gone |= {row.id for row in before.rows} - {row.id for row in after.rows}
+    return len(gone)
+
+
+def token_findings(scope: Scope, evidence: Evidence) -> list[Finding]:
+    """What a token of the pages really promises."""
+    pages, found = scope.spec.request.pages, evidence.token
+    if pages is None or scope.turn not in ("token", "link"):
+        return []
+    lifetime = pages.token_lifetime_s
+    declared = "lifetime unknown" if lifetime is None else f"lifetime {lifetime:g} s"
+    if found is None or found.first is None:
+        return [unknown("token", declared, evidence.why_not.get("token") or _MORE)]
+    findings = [
+        _used("token, used twice", found.first, found.again),
+        _used("token, elsewhere", found.first, found.apart),
+    ]
+    if found.other is not None:
+        findings.append(_other(found.first, found.other))
+    return [*findings, _lasts(declared, lifetime, evidence), _collection(evidence)]
+
+
+_USED = {"same": "same page", "changed": "page with changes", "other": "another page"}
+
+
+def _used(name: str, first: Sight, answer: Sight | Refused | None) -> Finding:
+    """A page whose answer was lost is asked again, perhaps by another worker."""
+    like = page_like(first, answer)
+    if like is None:
+        return unknown(name, "works", "a larger --requests")
+    if like in ("other", "nothing"):
+        lost = "the page whose answer was lost in a crash"
+        return Finding(name, "works", _USED.get(like, "nothing"), lost)
+    if isinstance(answer, Refused):
+        costs = "nothing: the walk begins again" if answer.known else "nothing, but it stalls"
+        wanted = None if answer.known else "a rule in `errors`: do: token_expired"
+        return Finding(name, "works", "refused", costs, wanted)
+    return Finding(name, "works", _USED[like])
+
+
+def _other(first: Sight, answer: Sight | Refused) -> Finding:
+    """What a changed definition would get if it sent an old token."""
+    like = page_like(first, answer)
+    said = {"refused": "refused", "same": "keeps its own query", "changed": "keeps its own query"}
+    return Finding(
+        "token, other window", "never sent", said.get(like or "", "takes the new window")
+    )
+
+
+def _lasts(declared: str, lifetime_s: float | None, evidence: Evidence) -> Finding:
+    found = evidence.token
+    assert found is not None
+    name = "token, lifetime"
+    if found.last is None:
+        return unknown(name, declared, evidence.why_not.get("token") or "a larger --requests")
+    if isinstance(found.last, Refused):
+        if isinstance(found.again, Refused):
+            return Finding(name, declared, "one use")
+        loses = NOTHING if found.last.known else "nothing, but it stalls"
+        return Finding(name, declared, "ended while it was probed", loses)
+    age_s = found.age_us / 1_000_000
+    return Finding(name, declared, f"{age_s:.0f} s at least", needs=_longer(lifetime_s, age_s))
+
+
+def _longer(lifetime_s: float | None, age_s: float) -> str | None:
+    return "more time to tell more" if lifetime_s is None or lifetime_s > age_s else None
+
+
+def _collection(evidence: Evidence) -> Finding:
+    """Whether an old token shows the collection as it was, or as it is."""
+    found = evidence.token
+    assert found is not None
+    assert found.first is not None
+    name = "token, shows"
+    newest: dict[str, int] = {}
+    for row in evidence.rows():
+        newest[row.id] = max(newest.get(row.id, 0), row.time or 0)
+    changed = {r.id: r.time for r in found.first.rows if newest.get(r.id, 0) > (r.time or 0)}
+    if not changed or not isinstance(found.last, Sight):
+        return unknown(name, "unknown", "a record of its page that changes meanwhile")
+    now = {row.id: row.time for row in found.last.rows}
+    if all(now.get(name_) == time for name_, time in changed.items()):
+        return Finding(name, "unknown", "a snapshot")
+    return Finding(name, "unknown", "the live collection")
+
+
+def cursor_findings(scope: Scope, evidence: Evidence) -> list[Finding]:
+    """Whether a feed goes on where its cursor says."""
+    found, name = evidence.cursor, "cursor"
+    assert isinstance(scope.spec, CursorSpec)
+    if found is None:
+        return [unknown(name, "goes on", needs_of(evidence, "cursor"))]
+    if found.refused is not None:
+        return [Finding(name, "goes on", "refused", "nothing, but it stalls", found.refused)]
+    if found.all_again:
+        return [Finding(name, "goes on", "begins again", "nothing: all is read at every poll")]
+    observed = "goes on"
+    if found.known_again:
+        observed = f"goes on, {found.known_again} again"
+    findings = [Finding(name, "goes on", observed)]
+    if found.first is not None:
+        findings += [
+            _used("cursor, used twice", found.first, found.again),
+            _used("cursor, elsewhere", found.first, found.apart),
+        ]
+    return findings

@@ -1,0 +1,133 @@
+"""The loop around a trial: asks what it wants to know, within one budget for the whole source."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+from ingest.exchange import Access
+from ingest.http import FetchRefused
+from ingest.pollers import Pollers, now_us
+from ops.probe.asking import Asker
+from ops.probe.model import Finding, Pause, Question, Spent
+from ops.probe.trial import MORE, Trial
+from schemas.definitions.load import Definitions
+from schemas.definitions.secrets import SecretUnavailable
+from schemas.definitions.source import SourceSpec, StreamSpec, Tenant
+from schemas.definitions.templates import RenderError
+from schemas.definitions.tenants import current_tenants
+from schemas.failpoints import none
+from schemas.settings import Settings
+
+PATIENCE_S = 120.0
+"""The whole probe waits no longer than this for a provider that asks to wait."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """Requests that may still be sent, retries and sign-ins included."""
+
+    left: int
+    used: int = 0
+
+    def spend(self) -> None:
+        """One request; raises Spent if none is left."""
+        if self.left <= 0:
+            raise Spent(MORE)
+        self.left -= 1
+        self.used += 1
+
+
+@dataclass(slots=True)
+class Probed:
+    """What was found of one stream. `trouble`: why nothing could be asked at all."""
+
+    stream: StreamSpec
+    partition_id: str
+    findings: list[tuple[str, Finding]] = field(default_factory=list)
+    trouble: str | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """All streams of a source, and how many requests it took."""
+
+    source: str
+    requests: int
+    streams: list[Probed]
+
+
+def probe(
+    settings: Settings, definitions: Definitions, source: SourceSpec, requests: int
+) -> Report:
+    """Ask the first tenant of a source at most `requests` times. Never raises for what it answers."""
+    return asyncio.run(_probe(settings, definitions, source, requests))
+
+
+async def _probe(
+    settings: Settings, definitions: Definitions, source: SourceSpec, requests: int
+) -> Report:
+    budget = Budget(requests)
+    pollers = Pollers(definitions, settings, none, time.monotonic() + PATIENCE_S)
+    tenants = current_tenants(source)
+    tenant = tenants[0] if tenants else None
+    streams = list(source)
+    probed = []
+    try:
+        for number, stream in enumerate(streams):
+            share = Budget(budget.left // (len(streams) - number))
+            found = Probed(stream, stream.partition_id(tenant.id if tenant else None))
+            probed.append(found)
+            try:
+                access = pollers.access(source, tenant)
+            except (SecretUnavailable, RenderError, FetchRefused) as error:
+                found.trouble = str(error)
+                continue
+            access.http.before_request = share.spend
+            await _one(definitions, source, tenant, access, share, found)
+            budget.left -= share.used
+            budget.used += share.used
+    finally:
+        await pollers.close()
+    return Report(source.name, budget.used, probed)
+
+
+async def _one(
+    definitions: Definitions,
+    source: SourceSpec,
+    tenant: Tenant | None,
+    access: Access,
+    share: Budget,
+    found: Probed,
+) -> None:
+    """One stream; its findings and whatever went wrong are in `found`."""
+    stream = found.stream
+    trial = Trial(stream, now_us(), share.left)
+    mappings = definitions.mappings_for(source.name, stream.name)
+    asker = Asker(stream, tenant, access, mappings)
+    try:
+        await drive(trial, asker)
+    finally:
+        await asker.close()
+    found.findings = trial.findings()
+    found.trouble = trial.unanswered
+    scrub = access.secrets.scrubber.text
+    if found.trouble is not None:
+        found.trouble = scrub(found.trouble)
+
+
+async def drive(trial: Trial, asker: Asker) -> None:
+    """Until the trial wants to know nothing more, or no more may be asked."""
+    while (step := trial.next) is not None:
+        if isinstance(step, Pause):
+            await asyncio.sleep(step.seconds)
+            trial.take(None)
+            continue
+        assert isinstance(step, Question)
+        try:
+            answer = await asker.ask(step)
+        except Spent as spent:
+            trial.stop(str(spent))
+            return
+        trial.take(answer)

@@ -1,0 +1,85 @@
+"""`gapless probe` against servers that nobody here wrote: what their definitions claim holds."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.github import server as github_server
+from tests.acceptance.github.server import GitHub, installed_emulate
+from tests.acceptance.kinto import server as kinto_server
+from tests.acceptance.kinto.server import Kinto, installed_kinto
+from tests.integration.ops.verbs import run
+
+NOWHERE = {"GAPLESS_KAFKA": "127.0.0.1:9", "GAPLESS_POSTGRES": "postgresql://127.0.0.1:9/none"}
+
+
+@pytest.fixture
+def kinto(tmp_path: Path) -> Iterator[Kinto]:
+    with Kinto(installed_kinto(), tmp_path) as server:
+        chance = random.Random(3)
+        for number in range(100):
+            server.create("papers", chance)
+            if number % 10 == 9:
+                server.delete("papers", chance)
+        yield server
+
+
+@pytest.fixture
+def github(tmp_path: Path) -> Iterator[GitHub]:
+    with GitHub(installed_emulate(), tmp_path) as server:
+        chance = random.Random(5)
+        for _ in range(6):
+            server.create_label("kernel", chance)
+        for _ in range(45):
+            server.open_issue("kernel", chance)
+            server.edit_issue("kernel", chance)
+        yield server
+
+
+def probe(
+    definitions: Path, source: str, environment: dict[str, str], *words: str
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Findings by stream and by `plan: name`."""
+    full = {**NOWHERE, "GAPLESS_DEFINITIONS": str(definitions), **environment}
+    done = run(full, "probe", source, "--json", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    return {
+        stream["stream"]: {f"{f['plan']}: {f['name']}": f for f in stream["findings"]}
+        for stream in told["streams"]
+    }
+
+
+def test_kinto_keeps_what_its_definition_says(kinto: Kinto) -> None:
+    environment = {"KINTO_URL": kinto.url, "KINTO_PASSWORD": kinto_server.PASSWORD}
+    found = probe(kinto_server.HERE, "kinto", environment)["records"]
+    observed = {name: finding["observed"] for name, finding in found.items()}
+    assert observed["cursor: cursor"] == "goes on"
+    assert observed["cursor: cursor, used twice"] == "same page"
+    assert observed["cursor: page cap"] == "25"
+    assert observed["cursor: token, used twice"] == "same page"
+    assert observed["cursor: token, elsewhere"] == "same page"
+    assert observed["cursor: deletes"].startswith("shown, ")
+    assert observed["snapshot: page cap"] == "25"
+    assert observed["snapshot: same walk again"] == "same, 2 of 2"
+
+
+def test_emulate_keeps_what_its_definition_says(github: GitHub) -> None:
+    environment = {"GITHUB_URL": github.url, "GITHUB_TOKEN": github_server.READER}
+    streams = probe(github_server.HERE, "github", environment, "--requests", "150")
+    issues = streams["issues"]
+    observed = {name: finding["observed"] for name, finding in issues.items()}
+    assert observed["interval: filter, direction"] == "works"
+    # Compared as text, a second leaves out what was changed within it: see README.md.
+    assert observed["interval: bounds"] == "(·"
+    assert issues["interval: bounds"]["would_lose"] == "nothing"
+    assert observed["interval: order"] == "asc"
+    assert observed["interval: token, used twice"] == "same page"
+    assert observed["snapshot: same walk again"] == "same, 2 of 2"
+    assert set(streams) == {"issues", "comments", "labels"}

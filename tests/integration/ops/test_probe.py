@@ -1,0 +1,248 @@
+"""`gapless probe` against the simulated provider: every habit that it can be given has its verdict."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.definitions.load import load_folder
+from schemas.definitions.source import Bounds, IntervalSpec
+from tests.integration.ops.verbs import REPOSITORY, run
+from tests.upstream import Provider
+
+DEMO = REPOSITORY / "ops/demo/definitions"
+NOWHERE = {"GAPLESS_KAFKA": "127.0.0.1:9", "GAPLESS_POSTGRES": "postgresql://127.0.0.1:9/none"}
+UNDECLARED = (('bounds: "[)"\n        ', ""), (", cap: 1000", ""))
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with Provider.start(tenants=2, accounts=60, events=60) as found:
+        yield found
+
+
+@pytest.fixture
+def environment(tmp_path: Path, provider: Provider) -> dict[str, str]:
+    """The demo's definitions, without what a probe can find out."""
+    folder = tmp_path / "definitions"
+    shutil.copytree(DEMO, folder)
+    for file in (folder / "sources").glob("*.yaml"):
+        text = file.read_text()
+        for old, new in UNDECLARED:
+            text = text.replace(old, new)
+        file.write_text(text)
+    return {**NOWHERE, "GAPLESS_DEFINITIONS": str(folder), "DEMO_URL": provider.url}
+
+
+def changed(environment: dict[str, str], source: str, old: str, new: str) -> None:
+    file = Path(environment["GAPLESS_DEFINITIONS"]) / f"sources/{source}.yaml"
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def probe(
+    environment: dict[str, str], source: str = "demo_crm", *words: str, code: int | None = None
+) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """The findings of the changes by name, and the whole report."""
+    done = run(environment, "probe", source, "--json", *words)
+    assert done.returncode == code or (code is None and done.returncode in (0, 1)), (
+        done.stdout + done.stderr
+    )
+    told = json.loads(done.stdout)
+    (stream,) = told["streams"]
+    found = {f["name"]: f for f in stream["findings"] if f["plan"] == "interval"}
+    return found, told
+
+
+def test_a_well_behaved_server(environment: dict[str, str], provider: Provider) -> None:
+    found, told = probe(environment, code=0)
+    assert told["requests"] <= 60
+    assert len(provider.requests()) == told["requests"]
+    observed = {name: finding["observed"] for name, finding in found.items()}
+    assert observed["filter, direction"] == "works"
+    assert observed["bounds"] == "[)"
+    assert observed["granularity"].startswith("1ms, ")
+    assert observed["same walk again"].startswith("same, ")
+    assert observed["token, used twice"] == "same page"
+    assert observed["token, elsewhere"] == "same page"
+    assert observed["token, other window"] == "refused"
+    assert found["deletes"]["would_lose"] == "found by snapshot"
+    assert all(entry["method"] == "GET" for entry in provider.requests())
+
+
+@pytest.mark.parametrize("bounds", ["[)", "[]", "()", "(]"])
+def test_bounds(environment: dict[str, str], provider: Provider, bounds: str) -> None:
+    provider.settings(bounds=bounds)
+    found, told = probe(environment)
+    assert found["bounds"]["observed"] == bounds
+    assert found["bounds"]["would_lose"] == "nothing"
+    assert told["streams"][0]["would_write"]["plan.interval.bounds"] == bounds
+
+
+def test_declared_bounds_that_lose_rows(environment: dict[str, str], provider: Provider) -> None:
+    provider.settings(bounds="()")
+    changed(environment, "demo_crm", "settle: 2s", 'bounds: "[)"\n        settle: 2s')
+    found, _ = probe(environment, code=1)
+    assert found["bounds"]["would_lose"] == "rows stamped exactly where two windows meet"
+    text = run(environment, "probe", "demo_crm").stdout
+    assert "bounds" in text
+    assert "rows stamped exactly where two windows meet" in text
+
+
+def test_a_coarse_step(environment: dict[str, str], provider: Provider) -> None:
+    provider.settings(granularity_us=1_000_000, bounds="()")
+    found, told = probe(environment, code=1)
+    assert found["granularity"]["observed"].startswith("1s")
+    assert found["granularity"]["would_lose"].startswith("rows of the 1s")
+    assert told["streams"][0]["would_write"]["plan.interval.granularity"] == "1s"
+
+
+def test_stamps_stored_finer_than_shown(environment: dict[str, str], provider: Provider) -> None:
+    provider.settings(stored_us=1, shown_us=1_000)
+    provider.traffic(400, weights={"insert": 1, "update": 0, "delete": 0, "event": 0}, limit=200)
+    provider.wait_written(200)
+    changed(environment, "demo_crm", "start: 2026-01-01", f"start: {_soon(provider)}")
+    found, _ = probe(environment)
+    assert "stored finer" in found["granularity"]["observed"]
+
+
+def _soon(provider: Provider) -> str:
+    """A second that begins before the newest rows and behind all seeded ones."""
+    newest = max(fact.updated_at for fact in provider.state(bodies=False).values())
+    return newest[:16] + ":00Z"
+
+
+def test_a_silent_page_cap_and_what_is_written(
+    environment: dict[str, str], provider: Provider
+) -> None:
+    provider.settings(page_cap=15)
+    file = Path(environment["GAPLESS_DEFINITIONS"]) / "sources/demo_crm.yaml"
+    before = file.read_text()
+    found, told = probe(environment, "demo_crm", "--fix")
+    assert found["page cap"]["observed"] == "15"
+    spec = load_folder(file.parents[1]).check().sources["demo_crm"].streams["accounts"].changes
+    assert isinstance(spec, IntervalSpec)
+    assert spec.bounds is Bounds.CLOSED_OPEN
+    assert spec.request.pages is not None
+    assert spec.request.pages.cap == 15
+    assert not spec.request.pages.stable
+    kept = [line for line in file.read_text().splitlines() if line in before.splitlines()]
+    assert len(kept) >= len(before.splitlines()) - 1
+    assert '+        bounds: "[)"' in told["diff"]
+
+
+def test_short_pages_prove_no_cap(environment: dict[str, str], provider: Provider) -> None:
+    changed(environment, "demo_crm", "size: 100", "size: 20")
+    provider.settings(short_pages=True)
+    found, told = probe(environment)
+    assert "cap" not in str(told["streams"][0]["would_write"])
+    assert found["page cap"]["observed"].startswith(("pages of different sizes", "at least"))
+    assert found["page cap"]["would_lose"] == "nothing"
+
+
+def test_rows_that_show_late(environment: dict[str, str], provider: Provider) -> None:
+    changed(environment, "demo_crm", "settle: 2s", "settle: 1s")
+    changed(environment, "demo_crm", "lookback: 10s", "lookback: none")
+    provider.settings(visibility_lag_ms=3_500)
+    provider.traffic(20, weights={"insert": 3, "update": 2, "delete": 0, "event": 0})
+    provider.wait_written(20)
+    found, _ = probe(environment, code=1)
+    late = found["visible after"]
+    assert late["observed"].startswith("up to ")
+    assert late["would_lose"] == "rows that show later than `settle`"
+
+
+def test_rows_that_show_at_once(environment: dict[str, str], provider: Provider) -> None:
+    provider.traffic(20, weights={"insert": 3, "update": 2, "delete": 0, "event": 0})
+    found, _ = probe(environment)
+    assert found["visible after"]["observed"].startswith("at once")
+
+
+def test_deletes_that_leave_no_trace(environment: dict[str, str], provider: Provider) -> None:
+    provider.traffic(30, weights={"insert": 3, "update": 0, "delete": 3, "event": 0})
+    found, _ = probe(environment)
+    assert "none seen" in found["deletes"]["observed"] or "vanished" in found["deletes"]["observed"]
+    assert found["deletes"]["would_lose"] == "found by snapshot"
+
+
+def test_tokens_that_end_and_loop(environment: dict[str, str], provider: Provider) -> None:
+    provider.settings(token_lifetime_s=0.0)
+    found, _ = probe(environment, "demo_pipeline")
+    assert (
+        found["token"]["observed"] == "unknown"
+        or found["token, used twice"]["observed"] == "refused"
+    )
+    provider.settings(token_lifetime_s=None, token_loop=True)
+    found, _ = probe(environment)
+    assert "visible after" in found
+
+
+def test_windows_that_are_refused_are_made_narrower(
+    environment: dict[str, str], provider: Provider
+) -> None:
+    provider.settings(result_cap=50)
+    found, _ = probe(environment, "demo_pipeline")
+    assert found["filter, direction"]["observed"] == "works"
+    assert found["bounds"]["observed"] == "[)"
+
+
+def test_an_empty_collection(environment: dict[str, str], tmp_path: Path) -> None:
+    with Provider.start(tenants=1) as empty:
+        found, told = probe({**environment, "DEMO_URL": empty.url}, code=0)
+    assert {f["observed"] for n, f in found.items() if n != "deletes"} == {"unknown"}
+    assert all(f["needs"] for n, f in found.items() if n != "deletes")
+    assert told["streams"][0]["would_write"] == {}
+
+
+def test_the_budget_holds_and_what_is_missing_says_so(
+    environment: dict[str, str], provider: Provider
+) -> None:
+    found, told = probe(environment, "demo_crm", "--requests", "7")
+    assert told["requests"] == 7
+    assert len(provider.requests()) == 7
+    assert found["same walk again"]["needs"] == "a larger --requests"
+
+
+def test_retries_count_and_limits_are_kept(environment: dict[str, str], provider: Provider) -> None:
+    provider.faults({"path": "/accounts", "kind": "status", "status": 503, "times": 3})
+    _, told = probe(environment, "demo_crm", "--requests", "20")
+    assert told["requests"] == len(provider.requests()) <= 20
+
+
+def test_a_secret_is_never_shown(environment: dict[str, str], provider: Provider) -> None:
+    secret = "s3cr3t-of-this-test"
+    changed(environment, "demo_crm", "\ntenants:", "\nauth: {bearer: {env: DEMO_TOKEN}}\ntenants:")
+    provider.settings(auth_token="another")
+    done = run({**environment, "DEMO_TOKEN": secret}, "probe", "demo_crm")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert secret not in done.stdout + done.stderr
+    provider.settings(auth_token=secret)
+    done = run({**environment, "DEMO_TOKEN": secret}, "probe", "demo_crm")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert secret not in done.stdout + done.stderr
+
+
+def test_no_record_is_shown(environment: dict[str, str]) -> None:
+    text = run(environment, "probe", "demo_pipeline").stdout
+    assert "@" not in text
+    assert "acc-" not in text
+
+
+def test_a_provider_that_is_away(environment: dict[str, str]) -> None:
+    changed(environment, "demo_crm", "timeout: 10s", "timeout: 1s, attempts: 2")
+    done = run({**environment, "DEMO_URL": "http://127.0.0.1:9"}, "probe", "demo_crm")
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "no answer after 2 attempts" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_a_source_that_is_not_there(environment: dict[str, str]) -> None:
+    done = run(environment, "probe", "demo")
+    assert done.returncode == 2
+    assert "known: demo_crm, demo_pipeline" in done.stderr

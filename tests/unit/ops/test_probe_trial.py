@@ -1,0 +1,277 @@
+"""A whole probe against a provider in memory: each habit has its verdict, and what it would lose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ops.probe.model import Finding, Refused
+from ops.probe.trial import Trial
+from schemas.definitions.source import Bounds, Order, Turn
+from tests.unit.ops.probe_world import MS, Fact, S, World, probed, run, stream
+
+
+def found(world: World, budget: int = 80, **declared: Any) -> dict[str, Finding]:
+    if not world.facts:
+        world.fill(90, MS)
+    return probed(world, stream(world, **declared), budget)
+
+
+def writes(world: World) -> None:
+    """A new record every second, found only after the world's lag."""
+    while world.facts[-1].stamp < world.now - S:
+        at = world.facts[-1].stamp + S
+        world.facts.append(Fact(f"{len(world.facts):010d}", at - at % MS, at + world.lag))
+
+
+def living(**habits: Any) -> World:
+    world = World(**habits)
+    world.fill(60, MS)
+    at = world.now - 90 * S
+    world.facts.append(Fact("0000000000", at - at % MS, at))
+    world.write = writes
+    return world
+
+
+@pytest.mark.parametrize(
+    ("habits", "said"),
+    [
+        ({"start_ignored": True}, "{start} ignored"),
+        ({"end_ignored": True}, "{end} ignored"),
+        ({"start_ignored": True, "end_ignored": True}, "{start} and {end} ignored"),
+        ({}, "works"),
+    ],
+)
+def test_a_filter_that_is_ignored(habits: dict[str, bool], said: str) -> None:
+    finding = found(World(**habits))["filter, direction"]
+    assert finding.observed == said
+    assert finding.loses == "nothing"
+
+
+def test_a_filter_by_another_field_loses_changes() -> None:
+    finding = found(World(by_other_field=True))["filter, direction"]
+    assert finding.observed == "by another field"
+    assert finding.loses.startswith("changes:")
+
+
+def test_ends_that_are_exchanged() -> None:
+    world = World()
+    world.fill(50, MS)
+    exchanged = world.answer
+
+    def answer(question: Any) -> Any:
+        values = dict(question.values)
+        start, end = values.pop("start", None), values.pop("end", None)
+        if end is not None:
+            values["start"] = end
+        if start is not None:
+            values["end"] = start
+        from dataclasses import replace
+
+        return exchanged(replace(question, values=values))
+
+    world.answer = answer  # type: ignore[method-assign]
+    finding = found(world)["filter, direction"]
+    assert finding.observed == "reversed"
+    assert finding.loses.startswith("everything")
+
+
+@pytest.mark.parametrize(("order", "said"), [("asc", "asc"), ("desc", "desc"), ("id", "none")])
+def test_the_order(order: str, said: str) -> None:
+    finding = found(World(order=order))["order"]
+    assert finding.observed == said
+    assert finding.write == ({} if said == "none" else {("order",): said})
+
+
+def test_an_order_that_may_be_that_of_the_ids_is_not_written() -> None:
+    world = World()
+    world.fill(60, MS, ids_cross=False)
+    finding = found(world)["order"]
+    assert finding.observed == "asc, as the ids"
+    assert finding.write == {}
+
+
+def test_a_declared_order_that_is_not_kept_loses_rows_where_a_walk_stops() -> None:
+    world = World(order="id")
+    finding = found(world, order=Order.ASC, sends=("start",))["order"]
+    assert finding.observed == "none"
+    assert finding.loses.startswith("rows behind the page on which a walk stops")
+
+
+@pytest.mark.parametrize(
+    ("ties", "said"), [("id", "by id"), ("falling", "by id, falling"), ("random", "changes")]
+)
+def test_the_order_of_ties(ties: str, said: str) -> None:
+    world = World(ties=ties)
+    world.fill(90, MS)
+    for fact in world.facts:
+        fact.stamp -= fact.stamp % (3_600 * S)
+    finding = found(world, stable=True)["order of ties"]
+    assert finding.observed == said
+    assert (finding.loses == "nothing") is (ties != "random")
+
+
+@pytest.mark.parametrize("cap", [7, 12])
+def test_the_real_page_cap(cap: int) -> None:
+    finding = found(World(cap=cap))["page cap"]
+    assert (finding.declared, finding.observed) == ("asked 40", str(cap))
+    assert finding.write == {("pages", "cap"): cap}
+    assert "write" not in found(World(cap=cap), cap=cap)["page cap"].write
+
+
+def test_a_cap_above_what_is_asked() -> None:
+    world = World(cap=60)
+    world.fill(200, MS)
+    finding = found(world)["page cap"]
+    assert finding.observed == "60"
+
+
+def test_few_records_say_what_is_needed() -> None:
+    world = World()
+    world.fill(10, MS)
+    finding = found(world)["page cap"]
+    assert finding.observed == "at least 10"
+    assert finding.needs is not None
+
+
+def test_page_numbers_that_count_what_was_asked_lose_rows() -> None:
+    finding = found(World(turn=Turn.PAGE, cap=10, counts_asked=True))["page cap"]
+    assert finding.loses.startswith("rows between pages")
+    assert found(World(turn=Turn.PAGE, cap=10))["page cap"].loses == "nothing"
+
+
+def test_walks_that_shift() -> None:
+    steady = found(World(), stable=True)["same walk again"]
+    assert (steady.observed, steady.loses) == ("same, 3 of 3", "nothing")
+    shifting = found(World(shifts=True), stable=True)["same walk again"]
+    assert shifting.loses == "rows that shift from one page to another"
+    assert found(World(shifts=True))["same walk again"].loses == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("token", "said", "loses"),
+    [
+        ("live", "same page", "nothing"),
+        ("once", "refused", "nothing: the walk begins again"),
+        ("moves", "another page", "the page whose answer was lost in a crash"),
+    ],
+)
+def test_a_token_used_twice(token: str, said: str, loses: str) -> None:
+    finding = found(World(token=token))["token, used twice"]
+    assert (finding.observed, finding.loses) == (said, loses)
+
+
+@pytest.mark.parametrize(
+    ("bound", "said"),
+    [
+        ("query", "keeps its own query"),
+        ("refuses", "refused"),
+        ("mixes", "takes the new window"),
+    ],
+)
+def test_a_token_with_another_window(bound: str, said: str) -> None:
+    assert found(World(bound=bound))["token, other window"].observed == said
+
+
+@pytest.mark.parametrize(
+    ("token", "said"), [("snapshot", "a snapshot"), ("live", "the live collection")]
+)
+def test_what_a_token_shows(token: str, said: str) -> None:
+    """Every record is changed, once the token was given and used for the first time."""
+    world = World(token=token)
+    world.fill(60, MS)
+    spec = stream(world)
+    trial = Trial(spec, world.now, 80)
+    changed = False
+    while (step := trial.next) is not None:
+        if not hasattr(step, "values"):
+            world.now += int(step.seconds * S)
+            if not changed:
+                for fact in world.facts:
+                    fact.stamp, fact.version = world.now - world.now % MS, 2
+                changed = True
+            trial.take(None)
+            continue
+        trial.take(world.answer(step))
+    said_of = {finding.name: finding for _, finding in trial.findings()}
+    assert changed
+    assert said_of["token, shows"].observed == said
+
+
+def test_rows_that_show_late() -> None:
+    late = found(living(lag=4 * S), settle_us=S, lookback_us=None)["visible after"]
+    assert late.observed.startswith("up to ")
+    assert 4.0 <= float(late.observed.split()[2]) < 7.0
+    assert late.loses == "rows that show later than `settle`"
+    kept = found(living(lag=4 * S), settle_us=S)["visible after"]
+    assert kept.loses.startswith("nothing: `lookback`")
+    assert found(living(lag=4 * S))["visible after"].loses == "nothing"
+
+
+@pytest.mark.parametrize("ahead", [-3_600 * S, 0, 3_600 * S])
+def test_rows_that_show_at_once(ahead: int) -> None:
+    finding = found(living(ahead=ahead))["visible after"]
+    assert finding.observed.startswith("at once")
+
+
+def test_a_quiet_collection_does_not_tell_how_late_it_is() -> None:
+    finding = found(World())["visible after"]
+    assert finding.observed == "unknown"
+    assert finding.needs == "a collection that is written to while it is probed"
+
+
+def test_deletes_that_show_and_that_do_not() -> None:
+    world = World()
+    world.fill(60, MS)
+    world.facts[5].gone = world.facts[9].gone = True
+    assert found(world)["deletes"].observed == "shown, 2 seen"
+    finding = found(World())["deletes"]
+    assert finding.loses == "deletes: they are never noticed"
+    world = World()
+    world.fill(60, MS)
+    trial = run(world, stream(world, snapshot=True))
+    (deletes,) = [f for _, f in trial.findings() if f.name == "deletes"]
+    assert deletes.loses == "found by snapshot"
+
+
+def test_an_empty_collection_is_unknown_and_says_so() -> None:
+    world = World()
+    trial = run(world, stream(world))
+    assert trial.unanswered is None
+    for _, finding in trial.findings():
+        assert finding.observed in ("unknown", "none seen"), finding
+        assert finding.needs or finding.name == "deletes"
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(1, 70), st.booleans())
+def test_no_budget_is_ever_exceeded(budget: int, snapshot: bool) -> None:
+    world = World()
+    world.fill(90, MS)
+    trial = run(world, stream(world, snapshot=snapshot), budget)
+    assert world.asked <= budget
+    for _, finding in trial.findings():
+        assert finding.observed != "unknown" or finding.needs
+
+
+def test_an_end_of_the_budget_names_itself() -> None:
+    world = World()
+    world.fill(90, MS)
+    trial = run(world, stream(world), 8)
+    said = {finding.name: finding for _, finding in trial.findings()}
+    assert said["same walk again"].needs == "a larger --requests"
+
+
+def test_a_provider_that_answers_nothing_is_trouble() -> None:
+    trial = Trial(stream(World()), 0, 50)
+    while trial.next is not None:
+        trial.take(Refused("the provider answered 500, which no rule names"))
+    assert trial.unanswered == "the provider answered 500, which no rule names"
+
+
+def test_what_is_declared_rightly_is_not_written_again() -> None:
+    finding = found(World(), bounds=Bounds.CLOSED_OPEN)["bounds"]
+    assert (finding.observed, finding.write) == ("[)", {})
