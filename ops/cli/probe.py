@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -42,7 +43,8 @@ def probe(
     settings = context.load_settings(definitions)
     loaded = load_folder(settings.definitions)
     chosen = _chosen(loaded, source)
-    report = run(settings, loaded, chosen, requests)
+    report = run(settings, loaded, chosen, requests, _tell)
+    _tell("")
     fixed = _fixed(report, settings, chosen) if fix else None
     if json:
         context.print_json({**as_json(report), **_told(fixed)})
@@ -77,3 +79,10 @@ def _told(fixed: Fixed | None) -> dict[str, Any]:
 def _lines(fixed: Fixed) -> list[str]:
     written = fixed.diff.rstrip("\n").splitlines() or ["Nothing was written."]
     return [*written, *fixed.by_hand]
+
+
+def _tell(what: str) -> None:
+    """Progress for whoever watches; the last line clears itself."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{what}")
+        sys.stderr.flush()

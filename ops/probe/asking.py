@@ -19,7 +19,7 @@ from ingest.plans.protocol import Ask, Refusal, Stall
 from ingest.reading import Read, finder, next_of, page_of
 from ingest.requests import Request, placeholder_values, request_for
 from ingest.split import NoRecords, Split, Unsplittable, split
-from ops.probe.model import Answer, Question, Refused, Row, Sight, Spent
+from ops.probe.model import Answer, Away, Question, Refused, Row, Sight
 from ops.probe.notation import fine_time, shown_unit
 from ops.probe.tombstones import says_gone
 from schemas.definitions.mapping import MappingSpec
@@ -51,7 +51,7 @@ class Asker:
             await self._apart.http.close()
 
     async def ask(self, question: Question) -> Answer:
-        """Raises Spent if no more may be asked."""
+        """Raises Away, or what `before_request` raises: then no more may be asked."""
         spec = self._stream.plan(question.plan)
         assert spec is not None
         access = self._access_of(question)
@@ -69,10 +69,10 @@ class Asker:
         exchange = Exchange(access, request, spec.request.errors, can_split=False, sole=True)
         outcome = await exchange.run()
         if isinstance(outcome, WaitUntil):
-            raise Spent(f"the provider's leave to go on: {outcome.why}")
+            raise Away(f"the provider's leave to go on: {outcome.why}")
         if isinstance(outcome, Stall):
             if outcome.passing:  # the provider is away: nothing else would have an answer
-                raise Spent(f"an answer: {outcome.reason}")
+                raise Away(f"an answer: {outcome.reason}")
             return Refused(outcome.reason)
         if isinstance(outcome, Refusal):
             return Refused(_REFUSALS[outcome], known=True)

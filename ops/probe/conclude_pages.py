@@ -189,6 +189,10 @@ def token_findings(scope: Scope, evidence: Evidence) -> list[Finding]:
     lifetime = pages.token_lifetime_s
     declared = "lifetime unknown" if lifetime is None else f"lifetime {lifetime:g} s"
     if found is None or found.first is None:
+        refused = next((w.refused for w in evidence.walks if w.refused and w.pages), None)
+        if refused is not None:
+            loses = "nothing, but a walk of several pages never ends"
+            return [Finding("token", declared, "refused at once", loses, refused.why)]
         return [unknown("token", declared, evidence.why_not.get("token") or _MORE)]
     findings = [
         _used("token, used twice", found.first, found.again),

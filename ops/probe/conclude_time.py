@@ -54,7 +54,9 @@ def bounds_finding(scope: Scope, evidence: Evidence) -> Finding:
     """Which ends the server includes."""
     name, declared = "bounds", scope.interval.bounds.value
     servers = _servers(evidence)
-    if servers is None or not (scope.by_start or scope.by_end):
+    if not (scope.by_start or scope.by_end):
+        return Finding(name, declared, "no window is sent")
+    if servers is None:
         return unknown(name, declared, needs_of(evidence, "ends"))
     observed = _bounds_text(scope, servers)
     loses = _edge_loss(scope, servers, _unit(scope))
@@ -64,7 +66,7 @@ def bounds_finding(scope: Scope, evidence: Evidence) -> Finding:
         if any(server.finer for server in servers):
             needs += "; stamps may be stored finer than they are shown"
         return Finding(name, declared, observed, loses, needs)
-    write = {}
+    write: dict[tuple[str, ...], str | int] = {}
     if proven is not scope.interval.bounds and not any_edge_is_missed(
         servers, proven, _safe_unit(scope, servers), by_start=scope.by_start, by_end=scope.by_end
     ):
@@ -91,6 +93,8 @@ def granularity_finding(scope: Scope, evidence: Evidence) -> Finding:
     open_ends = [s for s in servers if not s.start_closed and not s.end_closed]
     wide = [s for s in open_ends if s.step > _unit(scope)]
     loses = _edge_loss(scope, wide, _unit(scope)) if wide else NOTHING
+    if loses != NOTHING and len(wide) < len(servers):
+        loses = f"perhaps {loses.removeprefix('perhaps ')}"
     return Finding(name, declared, f"{step}, {stored}", loses, write=write)
 
 

@@ -16,10 +16,11 @@ T = TypeVar("T")
 
 
 class Spent(Exception):
-    """No further question may be asked: the budget is used up, or the provider wants to be left alone.
+    """No further question may be asked. The text is what more would need, for `unknown`."""
 
-    The text is the reason that stands behind `unknown`.
-    """
+
+class Away(Spent):
+    """The provider gives no answers, or asks to wait: nothing else of this source is asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ingest.exchange import Access
 from ingest.http import FetchRefused
 from ingest.pollers import Pollers, now_us
 from ops.probe.asking import Asker
-from ops.probe.model import Finding, Pause, Question, Spent
+from ops.probe.model import Away, Finding, Pause, Question, Spent
 from ops.probe.trial import MORE, Trial
 from schemas.definitions.load import Definitions
 from schemas.definitions.secrets import SecretUnavailable
@@ -20,8 +20,12 @@ from schemas.definitions.tenants import current_tenants
 from schemas.failpoints import none
 from schemas.settings import Settings
 
-PATIENCE_S = 120.0
-"""The whole probe waits no longer than this for a provider that asks to wait."""
+Tell = Callable[[str], None]
+"""Progress, for whoever watches."""
+
+
+def _silent(_: str) -> None:
+    """Nobody watches."""
 
 
 @dataclass(slots=True)
@@ -29,6 +33,8 @@ class Budget:
     """Requests that may still be sent, retries and sign-ins included."""
 
     left: int
+    whose: str = ""
+    tell: Tell = _silent
     used: int = 0
 
     def spend(self) -> None:
@@ -37,6 +43,7 @@ class Budget:
             raise Spent(MORE)
         self.left -= 1
         self.used += 1
+        self.tell(f"{self.whose}: request {self.used} of {self.used + self.left}")
 
 
 @dataclass(slots=True)
@@ -59,38 +66,49 @@ class Report:
 
 
 def probe(
-    settings: Settings, definitions: Definitions, source: SourceSpec, requests: int
+    settings: Settings,
+    definitions: Definitions,
+    source: SourceSpec,
+    requests: int,
+    tell: Tell = _silent,
 ) -> Report:
     """Ask the first tenant of a source at most `requests` times. Never raises for what it answers."""
-    return asyncio.run(_probe(settings, definitions, source, requests))
+    return asyncio.run(_probe(settings, definitions, source, requests, tell))
 
 
 async def _probe(
-    settings: Settings, definitions: Definitions, source: SourceSpec, requests: int
+    settings: Settings,
+    definitions: Definitions,
+    source: SourceSpec,
+    requests: int,
+    tell: Tell,
 ) -> Report:
     budget = Budget(requests)
-    pollers = Pollers(definitions, settings, none, time.monotonic() + PATIENCE_S)
+    pollers = Pollers(definitions, settings, none)
     tenants = current_tenants(source)
     tenant = tenants[0] if tenants else None
     streams = list(source)
     probed = []
+    away: str | None = None
     try:
         for number, stream in enumerate(streams):
-            share = Budget(budget.left // (len(streams) - number))
             found = Probed(stream, stream.partition_id(tenant.id if tenant else None))
             probed.append(found)
+            if away is not None:
+                found.trouble = away
+                continue
             try:
                 access = pollers.access(source, tenant)
             except (SecretUnavailable, RenderError, FetchRefused) as error:
                 found.trouble = str(error)
                 continue
+            share = Budget(budget.left // (len(streams) - number), found.partition_id, tell)
             access.http.before_request = share.spend
-            await _one(definitions, source, tenant, access, share, found)
+            away = await _one(definitions, source, tenant, access, share, found)
             budget.left -= share.used
-            budget.used += share.used
     finally:
         await pollers.close()
-    return Report(source.name, budget.used, probed)
+    return Report(source.name, requests - budget.left, probed)
 
 
 async def _one(
@@ -100,24 +118,22 @@ async def _one(
     access: Access,
     share: Budget,
     found: Probed,
-) -> None:
-    """One stream; its findings and whatever went wrong are in `found`."""
+) -> str | None:
+    """One stream; its findings are in `found`. Returns why the provider is not to be asked on."""
     stream = found.stream
     trial = Trial(stream, now_us(), share.left)
     mappings = definitions.mappings_for(source.name, stream.name)
     asker = Asker(stream, tenant, access, mappings)
     try:
-        await drive(trial, asker)
+        away = await _drive(trial, asker)
     finally:
         await asker.close()
     found.findings = trial.findings()
     found.trouble = trial.unanswered
-    scrub = access.secrets.scrubber.text
-    if found.trouble is not None:
-        found.trouble = scrub(found.trouble)
+    return away
 
 
-async def drive(trial: Trial, asker: Asker) -> None:
+async def _drive(trial: Trial, asker: Asker) -> str | None:
     """Until the trial wants to know nothing more, or no more may be asked."""
     while (step := trial.next) is not None:
         if isinstance(step, Pause):
@@ -129,5 +145,6 @@ async def drive(trial: Trial, asker: Asker) -> None:
             answer = await asker.ask(step)
         except Spent as spent:
             trial.stop(str(spent))
-            return
+            return str(spent) if isinstance(spent, Away) else None
         trial.take(answer)
+    return None

@@ -35,6 +35,7 @@ def sample_interval(scope: Scope, evidence: Evidence) -> Steps[None]:
     for width in _NARROWER:
         if evidence.sample.refused is None or not scope.by_start:
             break
+        evidence.why_not.setdefault("walks", f"wider windows: {evidence.sample.refused.why}")
         start = scope.now - width
         narrower = {**past, "start": start - start % scope.unit}
         evidence.sample = Walked()

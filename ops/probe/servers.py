@@ -195,7 +195,8 @@ def _within(stretches: Iterable[Stretch], limits: Stretch) -> Iterable[Stretch]:
 
 
 def _without(stretches: Iterable[Stretch], limits: Stretch) -> Iterable[Stretch]:
+    begin, end = limits[0], max(limits)  # a window that admits nothing takes nothing away
     for low, high in stretches:
-        for one in ((low, min(high, limits[0])), (max(low, limits[1]), high)):
+        for one in ((low, min(high, begin)), (max(low, end), high)):
             if one[0] < one[1]:
                 yield one

@@ -171,16 +171,48 @@ def test_deletes_that_leave_no_trace(environment: dict[str, str], provider: Prov
     assert found["deletes"]["would_lose"] == "found by snapshot"
 
 
-def test_tokens_that_end_and_loop(environment: dict[str, str], provider: Provider) -> None:
+def test_tokens_that_end_at_once(environment: dict[str, str], provider: Provider) -> None:
     provider.settings(token_lifetime_s=0.0)
-    found, _ = probe(environment, "demo_pipeline")
-    assert (
-        found["token"]["observed"] == "unknown"
-        or found["token, used twice"]["observed"] == "refused"
-    )
-    provider.settings(token_lifetime_s=None, token_loop=True)
-    found, _ = probe(environment)
-    assert "visible after" in found
+    found, _ = probe(environment, "demo_pipeline", code=0)
+    assert found["token"]["observed"] == "refused at once"
+    assert found["token"]["would_lose"] == "nothing, but a walk of several pages never ends"
+
+
+def test_tokens_that_end_soon(environment: dict[str, str], provider: Provider) -> None:
+    provider.settings(token_lifetime_s=1.8)
+    found, _ = probe(environment, "demo_pipeline", code=0)
+    assert found["token, used twice"]["observed"] == "same page"
+    assert found["token, lifetime"]["observed"] == "ended while it was probed"
+    # Its rules name the answer; those of the other source do not.
+    assert found["token, lifetime"]["would_lose"] == "nothing"
+    found, _ = probe(environment, code=0)
+    assert found["token, lifetime"]["would_lose"] == "nothing, but it stalls"
+
+
+def test_tokens_that_lead_in_a_circle(environment: dict[str, str], provider: Provider) -> None:
+    provider.settings(token_loop=True)
+    found, told = probe(environment, code=0)
+    assert told["requests"] <= 60
+    assert found["bounds"]["observed"] == "[)"
+
+
+def test_an_empty_page_at_the_end_is_no_cap(
+    environment: dict[str, str], provider: Provider
+) -> None:
+    provider.settings(trailing_empty=True)
+    found, told = probe(environment, code=0)
+    assert found["page cap"]["observed"] == "at least 60"
+    assert "plan.interval.pages.cap" not in told["streams"][0]["would_write"]
+
+
+@pytest.mark.parametrize("answer", ["silent", "refuse"])
+def test_a_provider_that_forgets(
+    environment: dict[str, str], provider: Provider, answer: str
+) -> None:
+    provider.settings(retention_s=90_000.0, retention_answer=answer)
+    found, _ = probe(environment, "demo_pipeline", code=0)
+    assert found["filter, direction"]["observed"] == "works"
+    assert found["bounds"]["observed"] == "[)"
 
 
 def test_windows_that_are_refused_are_made_narrower(
@@ -190,6 +222,80 @@ def test_windows_that_are_refused_are_made_narrower(
     found, _ = probe(environment, "demo_pipeline")
     assert found["filter, direction"]["observed"] == "works"
     assert found["bounds"]["observed"] == "[)"
+
+
+OTHERS = """\
+gapless: 1
+source: others
+base_url: {env: DEMO_URL}
+limits: {timeout: 10s}
+streams:
+  feed:
+    get: /t/north/accounts/changes
+    params: {since: "{cursor}", limit: "{size}"}
+    records: body.results
+    pages: {size: 20, end: empty, stable: true}
+    deletes: shown
+    plan:
+      cursor:
+        next: body.last_seq
+        identity: {get: /t/north/accounts/info, value: body.instance, head: body.update_seq}
+  linked:
+    get: /t/north/accounts/linked
+    params: {since: "{start}", per_page: "{size}"}
+    records: body
+    pages: {next: header.link, size: 20}
+    plan:
+      interval: {time: updated_at, start: 2026-01-01, format: rfc3339_ms}
+      snapshot: {every: 1d, params: {since: null}}
+"""
+
+
+def others(environment: dict[str, str], code: int = 0) -> dict[str, dict[str, Any]]:
+    """Findings by stream, plan and name, of a source with a feed and with links."""
+    folder = Path(environment["GAPLESS_DEFINITIONS"])
+    (folder / "sources/others.yaml").write_text(OTHERS)
+    done = run(environment, "probe", "others", "--json", "--requests", "150")
+    assert done.returncode == code, done.stdout + done.stderr
+    return {
+        f"{stream['stream']} {finding['plan']} {finding['name']}": finding
+        for stream in json.loads(done.stdout)["streams"]
+        for finding in stream["findings"]
+    }
+
+
+def test_a_feed_and_links(environment: dict[str, str], provider: Provider) -> None:
+    for name in sorted(provider.state(bodies=False))[:3]:
+        provider.delete(name)
+    provider.settings(page_cap=8)
+    found = others(environment)
+    observed = {name: finding["observed"] for name, finding in found.items()}
+    assert observed["feed cursor cursor"] == "goes on"
+    assert observed["feed cursor cursor, used twice"] == "same page"
+    assert observed["feed cursor page cap"] == "8"
+    assert observed["feed cursor same walk again"] == "same, 3 of 3"
+    assert observed["linked interval filter, direction"] == "works"
+    assert observed["linked interval bounds"] == "[·"
+    assert observed["linked interval page cap"] == "8"
+    assert observed["linked interval token, elsewhere"] == "same page"
+    assert observed["linked snapshot same walk again"] == "same, 2 of 2"
+
+
+def test_a_feed_shows_what_was_deleted(environment: dict[str, str], tmp_path: Path) -> None:
+    with Provider.start(tenants=1, accounts=5) as provider:
+        for name in sorted(provider.state(bodies=False))[:3]:
+            provider.delete(name)
+        found = others({**environment, "DEMO_URL": provider.url})
+    assert found["feed cursor deletes"]["observed"] == "shown, 3 seen"
+
+
+def test_links_to_another_origin_are_not_followed(
+    environment: dict[str, str], provider: Provider
+) -> None:
+    provider.settings(link_origin="http://elsewhere.example")
+    found = others(environment)
+    assert "another origin" in found["linked interval same walk again"]["needs"]
+    assert "another origin" in found["linked snapshot page cap"]["needs"]
 
 
 def test_an_empty_collection(environment: dict[str, str], tmp_path: Path) -> None:

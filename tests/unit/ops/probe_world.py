@@ -8,10 +8,10 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ingest.plans.protocol import Page
+from ingest.plans.protocol import Now, Page
 from ops.probe.model import Answer, Pause, Question, Refused, Row, Sight
 from ops.probe.trial import Trial
 from schemas.definitions.paths import Path, Root
@@ -130,9 +130,9 @@ class World:
         start = None if self.start_ignored else values.get("start")
         end = None if self.end_ignored else values.get("end")
         found = [
-            Fact(f.id, f.stamp, f.seen_at, f.version, f.gone)
+            replace(f)  # as it is now: a token may keep it
             for f in self.facts
-            if f.seen_at <= self.now and self._within(f, start, end, fine)
+            if f.seen_at <= self.now and self.includes(f, start, end, fine)
         ]
         if self.order == "id":
             found.sort(key=lambda f: f.id)
@@ -145,7 +145,7 @@ class World:
         found.sort(key=lambda f: f.stamp - f.stamp % max(self.shown, 1), reverse=down)
         return found
 
-    def _within(self, fact: Fact, start: int | None, end: int | None, fine: bool) -> bool:
+    def includes(self, fact: Fact, start: int | None, end: int | None, fine: bool) -> bool:
         stamp = fact.stamp
         if self.by_other_field:
             stamp = self.now - 20 * 86_400 * S + hash(fact.id) % S
@@ -188,21 +188,13 @@ class World:
         names = [hash(row.id) for row in shown]
         page = Page(
             records=len(rows),
-            at=None,  # type: ignore[arg-type]  # the walk of a probe looks at no clock
+            at=Now(local, local, local),
             next=following,
             content=hash(tuple(names)),
             read_ids=lambda: names,
             read_compared=lambda: names,
         )
-        return Sight(shown, _with_local(page, local), local - 10 * MS, local, self.now // S * S)
-
-
-def _with_local(page: Page, local: int) -> Page:
-    from dataclasses import replace
-
-    from ingest.plans.protocol import Now
-
-    return replace(page, at=Now(local, local, local))
+        return Sight(shown, page, local - 10 * MS, local, self.now // S * S)
 
 
 def stream(world: World, *, snapshot: bool = False, **declared: Any) -> StreamSpec:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from ingest.plans.window import asked
 from ops.probe.losses import edge_is_missed
 from ops.probe.servers import Beliefs, Mark, Server
+from schemas.definitions.durations import parse_duration_us
 from schemas.definitions.source import Bounds, IntervalSpec
-from tests.unit.ops.probe_world import MS, NOW, S, World, probed, stream
+from tests.unit.ops.probe_world import MS, NOW, Fact, S, World, probed, stream
 
 BOUNDS = ("[)", "[]", "()", "(]")
 DECLARED = tuple(Bounds)
@@ -49,28 +50,23 @@ def world_of(chosen: dict[str, Any], step: int) -> World:
     return world
 
 
-def missed(world: World, spec: IntervalSpec, stamps: int) -> bool:
+def missed(world: World, spec: IntervalSpec, stored_us: int) -> bool:
     """Whether a stamp lies in neither of two adjacent windows, as the plan would ask for them."""
-    unit = max(spec.granularity_us, spec.format.unit_us)
-    base = NOW - NOW % (86_400 * S)
-    offsets = {0, unit, 2 * unit, world.step // unit // 2 * unit, world.step - unit}
-    for at in {base + one - one % unit for one in offsets if one >= 0}:
-        ends = asked((at - 3_600 * S, at), spec.bounds, unit)
-        starts = asked((at, at + 3_600 * S), spec.bounds, unit)
-        edges = {e - e % world.step + d for e in (at, ends[1], starts[0])
-                 for d in (0, -1, 1, world.step, world.step - 1)}  # fmt: skip
-        for stamp in {edge - edge % stamps for edge in edges} | {at, at - at % stamps}:
-            # A stamp below the edge belongs to the older window, of which only the end is judged.
-            if not (within(world, stamp, *ends) or within(world, stamp, *starts)):
-                if abs(stamp - at) < 1_800 * S + 2 * world.step and world.step <= 60 * S:
-                    return True
+    unit, step = max(spec.granularity_us, spec.format.unit_us), world.step
+    base, wide = NOW - NOW % (86_400 * S), 50 * 3_600 * S
+    for offset in {0, unit, 2 * unit, step // 2, step - unit}:
+        edge = base + max(0, offset - offset % unit)
+        older, newer = (
+            asked((edge - wide, edge), spec.bounds, unit),
+            asked((edge, edge + wide), spec.bounds, unit),
+        )
+        ends = (edge, older[1], newer[0])
+        near = {end - end % step + d for end in ends for d in (-1, 0, 1, step - 1, step, step + 1)}
+        for stamp in {edge, *near}:
+            fact = Fact("x", stamp - stamp % stored_us, 0)
+            if not any(world.includes(fact, *window, False) for window in (older, newer)):
+                return True
     return False
-
-
-def within(world: World, stamp: int, start: int, end: int) -> bool:
-    from tests.unit.ops.probe_world import Fact
-
-    return world._within(Fact("x", stamp, 0), start, end, False)
 
 
 @habits
@@ -93,8 +89,6 @@ def test_what_would_be_written_loses_no_row(chosen: dict[str, Any], step: int) -
     if value := found["bounds"].write.get(("bounds",)):
         changes = replace(changes, bounds=Bounds(str(value)))
     if value := found["granularity"].write.get(("granularity",)):
-        from schemas.definitions.durations import parse_duration_us
-
         changes = replace(changes, granularity_us=parse_duration_us(str(value)))
     if changes.bounds is not Bounds.UNKNOWN:
         assert not missed(world, changes, step)
@@ -169,6 +163,6 @@ def test_an_answer_never_rules_out_the_truth(data: st.DataObject) -> None:
         end = start + data.draw(st.integers(0, 3 * S))
         low, high = server.admits((start, end), unit)
         here = here.after((start, end), low <= stamp < high)
-    best = max(belief.now for belief in here.held.values())
-    # Only what is improbable, never what is impossible, is given up.
-    assert server in here.held or best > 0
+    # What is stored finer than shown may become improbable; what is not, never.
+    assert server in here.held or server.finer
+    assert server.finer or here.held[server].now == 1.0
