@@ -68,10 +68,12 @@ class Cursor:
 class Look:
     """One look at the newest rows. `whole`: it saw everything that is stamped after `start`.
 
-    `sent` its first page, `received` its last; microseconds, local clock.
+    `first`: how many of the rows its first page has. `sent` the first page, `received` the last;
+    microseconds, local clock.
     """
 
     rows: tuple[Row, ...]
+    first: int
     whole: bool
     start: int
     sent: int
@@ -82,7 +84,7 @@ class Look:
         """It saw everything that is stamped after this time; None: nothing is certain."""
         if self.whole:
             return self.start
-        times = [row.time for row in self.rows if row.time is not None]
+        times = [row.time for row in self.rows[: self.first] if row.time is not None]
         return min(times) if times and times == sorted(times, reverse=True) else None
 
 

@@ -6,9 +6,11 @@ from ops.probe.evidence import Evidence, Look, clock_of
 from ops.probe.model import Steps, pause
 from ops.probe.sampling import DAY, S, times_of
 from ops.probe.walking import Scope, walk
+from schemas.definitions.source import Turn
 
 _LOOK_BACK_US = 120 * S
 _PAUSES_S = (1.0, 1.0, 2.0, 3.0)
+_STEADY = (Turn.TOKEN, Turn.LAST_ID)
 
 
 def looks(scope: Scope, evidence: Evidence) -> Steps[None]:
@@ -23,11 +25,20 @@ def looks(scope: Scope, evidence: Evidence) -> Steps[None]:
         walked = yield from walk(scope, values, pages_max=3)
         if walked.refused is not None or not walked.pages:
             return
-        whole = walked.ended and scope.by_start
         sights = [sight for _, sight in walked.pages]
+        # Positions shift when something goes: a row that slipped between two pages is not late.
+        steady = len(sights) == 1 or scope.turn in _STEADY
+        whole = walked.ended and scope.by_start and steady
         evidence.looked += sights
         evidence.looks.append(
-            Look(tuple(walked.rows), whole, start, sights[0].sent, sights[-1].received)
+            Look(
+                tuple(walked.rows),
+                len(sights[0].rows),
+                whole,
+                start,
+                sights[0].sent,
+                sights[-1].received,
+            )
         )
         if number == 2 and _quiet(evidence, now):
             evidence.quiet = True

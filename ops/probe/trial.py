@@ -129,7 +129,7 @@ def _parts(stream: StreamSpec, now_us: int, budget: int) -> Iterator[_Part]:
         yield _Part(scope, evidence, changes_experiments(scope, evidence, mine), mine)
     if snapshot is not None:
         scope, evidence = Scope(snapshot, now_us), Evidence()
-        mine = kept or budget
+        mine = budget if changes is None else kept
         yield _Part(scope, evidence, snapshot_experiments(scope, evidence, mine), mine)
 
 

@@ -301,8 +301,8 @@ def test_links_to_another_origin_are_not_followed(
 def test_an_empty_collection(environment: dict[str, str], tmp_path: Path) -> None:
     with Provider.start(tenants=1) as empty:
         found, told = probe({**environment, "DEMO_URL": empty.url}, code=0)
-    assert {f["observed"] for n, f in found.items() if n != "deletes"} == {"unknown"}
-    assert all(f["needs"] for n, f in found.items() if n != "deletes")
+    assert {finding["observed"] for finding in found.values()} == {"unknown"}
+    assert all(finding["needs"] for finding in found.values())
     assert told["streams"][0]["would_write"] == {}
 
 

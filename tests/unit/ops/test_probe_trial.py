@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ops.probe.model import Answer, Finding, Pause, Question, Refused
@@ -237,11 +237,12 @@ def test_an_empty_collection_is_unknown_and_says_so() -> None:
     trial = run(world, stream(world))
     assert trial.unanswered is None
     for _, finding in trial.findings():
-        assert finding.observed in ("unknown", "none seen"), finding
-        assert finding.needs or finding.name == "deletes"
+        assert finding.observed == "unknown"
+        assert finding.needs
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(1, True)
 @given(st.integers(1, 70), st.booleans())
 def test_no_budget_is_ever_exceeded(budget: int, snapshot: bool) -> None:
     world = World()
