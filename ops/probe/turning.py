@@ -60,8 +60,10 @@ def _skips(scope: Scope, evidence: Evidence, found: Cap, given: int) -> Steps[No
     question, second = evidence.sample.pages[1]
     exact = replace(question, values={**question.values, "size": given})
     answer = yield from ask(exact)
-    if not isinstance(answer, Refused) and answer.rows and second.rows:
-        found.skips = answer.rows[0].id != second.rows[0].id
+    if not isinstance(answer, Refused) and answer.rows and second.rows and scope.size:
+        # Not the first row alone: rows of one time may stand in any order.
+        passed_over = {row.id for row in answer.rows[: scope.size - given]}
+        found.skips = not passed_over & {row.id for row in second.rows}
 
 
 def walks(scope: Scope, evidence: Evidence, times: int) -> Steps[None]:
