@@ -44,10 +44,13 @@ def filter_finding(scope: Scope, evidence: Evidence) -> Finding:
         return Finding(
             name, declared, "by another field", f"{lost} around their own time", _OWN_TIME
         )
+    if ends is not None and ends.told:
+        return Finding(name, declared, "works")
     asked = [found.start_ignored] * scope.by_start + [found.end_ignored] * scope.by_end
-    if None in asked and not (ends is not None and ends.told):
+    if None in asked:
         return unknown(name, declared, found.why or needs_of(evidence, "filter"))
-    return Finding(name, declared, "works")
+    # By which field it filters has not been seen.
+    return Finding(name, declared, "obeyed", UNKNOWN, needs_of(evidence, "ends"))
 
 
 def bounds_finding(scope: Scope, evidence: Evidence) -> Finding:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ops.probe.model import Question, Refused, Row, Sight, Steps, ask
-from ops.probe.servers import Beliefs, Mark, Server, Window, widest, windows
+from ops.probe.servers import Beliefs, Mark, Server, Window, outside, widest, windows
 from ops.probe.walking import Scope, finer_units, walk
 
 _RECORDS_MAX = 4
@@ -53,7 +53,9 @@ class Ends:
 def find_ends(
     scope: Scope, known: Sequence[Seen], ascending: bool, most: int, ends: Ends
 ) -> Steps[None]:
-    """Fills `ends` with at most `most` questions (and one more for every record)."""
+    """Fills `ends` with about `most` requests: a window is asked for to its end, and one more
+    request sees whether its record has moved.
+    """
     for seen in known[:_RECORDS_MAX]:
         if ends.asked >= most or _settled(scope, ends.beliefs):
             return
@@ -76,8 +78,7 @@ def _about(
     scope: Scope, seen: Seen, here: Beliefs, ascending: bool, most: int, ends: Ends
 ) -> Steps[Beliefs]:
     """The beliefs after all that one record can tell; none left: it contradicts every server."""
-    included: bool | None = None
-    found_it = False
+    seen_in = seen_out = False
     while ends.asked < most and here.held and not _settled(scope, here):
         found = _best(scope, seen.mark, here, ends)
         if found is None:
@@ -87,13 +88,18 @@ def _about(
         if included is None:
             ends.unsure.add((window, fine))
         else:
-            found_it |= included
+            seen_in, seen_out = seen_in or included, seen_out or not included
             here = here.after(window, included)
-    if here.held and not found_it and ends.asked < most:
-        # Whoever filters by this time has it here.
-        window = widest(here, seen.mark, scope.unit, scope.by_start, scope.by_end)
-        included = yield from _includes(scope, seen.row, window, None, ascending, ends)
-        here = here if included is None else here.after(window, included)
+    # Whoever filters by this time has it in here, and not out there.
+    certain = []
+    if not seen_in:
+        certain.append(widest(here, seen.mark, scope.unit, scope.by_start, scope.by_end))
+    if not seen_out and not (scope.by_start and scope.by_end):
+        certain.append(outside(here, seen.mark, scope.unit, scope.by_start))
+    for window in certain:
+        if here.held and ends.asked < most:
+            included = yield from _includes(scope, seen.row, window, None, ascending, ends)
+            here = here if included is None else here.after(window, included)
     return here
 
 
@@ -135,10 +141,10 @@ def _includes(
         last = sight.rows[-1].time if sight.rows else None
         return ascending and last is not None and last > (row.time or 0) + row.unit
 
-    ends.asked += 1
     walked = yield from walk(
         scope, scope.window(*window), pages_max=_PAGES_MAX, until=enough, fine=fine
     )
+    ends.asked += max(1, len(walked.pages))
     if walked.refused is not None:
         ends.fine_refused |= fine is not None
         return None

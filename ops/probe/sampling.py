@@ -15,6 +15,8 @@ S = 1_000_000
 DAY = 86_400 * S
 _PAGES = 3
 _SPAN_US = 3 * DAY
+_LONG_AGO_US = 3_650 * DAY
+"""Before whatever other field a server may filter by, so that only an ignored end finds anything."""
 _NARROWER = (30 * DAY, DAY, 3_600 * S, 60 * S)
 
 
@@ -60,7 +62,7 @@ def _reversed(scope: Scope, evidence: Evidence, past: Mapping[str, Value]) -> St
     elif scope.by_start:
         exchanged = {"start": scope.now + DAY - (scope.now + DAY) % scope.unit}
     elif isinstance(end, int):
-        exchanged = {"end": end - 3650 * DAY}
+        exchanged = {"end": end - _LONG_AGO_US}
     walked = yield from walk(scope, exchanged, pages_max=1)
     found.reversed = bool(walked.rows)
 
@@ -72,10 +74,13 @@ def sample_feed(scope: Scope, evidence: Evidence, first: Mapping[str, Value]) ->
 
 
 def _seen(evidence: Evidence) -> list[Seen]:
+    """The records of the first page, which can be asked for again without a token."""
     found: dict[str, Seen] = {}
     for question, sight in evidence.sample.pages:
         for row in sight.rows:
             found.setdefault(row.id, Seen(row, question))
+        if found:
+            break
     return list(found.values())
 
 
@@ -97,10 +102,10 @@ def filter_works(scope: Scope, evidence: Evidence) -> Steps[None]:
         )
     if scope.by_end:
         first = evidence.sample.pages[0][0].values.get("start")
-        before = first if isinstance(first, int) else min(times) - _SPAN_US
-        before -= before % unit
+        before = first if isinstance(first, int) else min(times) - _LONG_AGO_US
         if before + unit > max(times) - 2 * DAY:
-            before = min(times) - _SPAN_US - (min(times) - _SPAN_US) % unit
+            before = min(times) - _LONG_AGO_US
+        before -= before % unit
         found.end_ignored = yield from _finds(
             scope, evidence, scope.window(before, before + unit), found
         )

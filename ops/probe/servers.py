@@ -168,6 +168,12 @@ def widest(beliefs: Beliefs, mark: Mark, unit: int, by_start: bool, by_end: bool
     return _sent(around, by_start, by_end)
 
 
+def outside(beliefs: Beliefs, mark: Mark, unit: int, by_start: bool) -> Window:
+    """A window with one end that does not include the record, whatever else the server does."""
+    before, after = widest(beliefs, mark, unit, True, True)
+    return (after, None) if by_start else (None, before)
+
+
 def _points(mark: Mark, unit: int) -> Iterable[int]:
     """Where hypotheses differ: at a step's beginning and end, and one unit before."""
     points = set()
