@@ -27,7 +27,7 @@ from schemas.definitions.paths import MISSING
 from schemas.definitions.secrets import SecretUnavailable
 from schemas.definitions.source import IntervalSpec, PlanSpec, StreamSpec, Tenant, Turn
 from schemas.definitions.templates import RenderError
-from schemas.definitions.times import TimeFault, time_reader
+from schemas.definitions.times import RFC3339, TimeFault, time_reader
 from schemas.records import PlanState
 
 
@@ -163,20 +163,26 @@ def _fine(question: Question, spec: PlanSpec, values: dict[str, object]) -> dict
 
 
 def _time_reader(spec: PlanSpec) -> Callable[[bytes], tuple[int | None, int]]:
-    """Reads a record's time and the step in which it is shown."""
+    """Reads a record's time and the step in which it is shown.
+
+    A provider may show times otherwise than it is asked for them; ISO 8601 is read in any case.
+    """
     if not isinstance(spec, IntervalSpec):
         return lambda raw: (None, 1)
-    find_time, read = finder(spec.time.steps), time_reader(spec.format, spec.zone)
+    find_time = finder(spec.time.steps)
+    notations = [(one, time_reader(one, spec.zone)) for one in (spec.format, RFC3339)]
     unit_us = spec.format.unit_us
 
     def read_time(raw: bytes) -> tuple[int | None, int]:
         value = find_time(raw)
         if value is MISSING or value is None:
             return None, unit_us
-        try:
-            return read(value), shown_unit(value, spec.format)
-        except TimeFault:
-            return None, unit_us
+        for notation, read in notations:
+            try:
+                return read(value), shown_unit(value, notation)
+            except TimeFault:
+                continue
+        return None, unit_us
 
     return read_time
 

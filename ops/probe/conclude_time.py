@@ -15,7 +15,7 @@ from schemas.definitions.source import Bounds
 
 S = 1_000_000
 EMPTY = "records: the collection has none that could be asked for"
-_OWN_TIME = "the field that the server filters by as `time`"
+_OWN_TIME = "the field that the server filters by as `time`, and its `zone`"
 
 
 def filter_finding(scope: Scope, evidence: Evidence) -> Finding:
@@ -42,7 +42,7 @@ def filter_finding(scope: Scope, evidence: Evidence) -> Finding:
     if ends is not None and ends.strayed:
         lost = f"changes: {ends.strayed} of {ends.strayed + ends.told} records are not in a window"
         return Finding(
-            name, declared, "by another field", f"{lost} around their own time", _OWN_TIME
+            name, declared, "by another field or zone", f"{lost} around their own time", _OWN_TIME
         )
     if ends is not None and ends.told:
         return Finding(name, declared, "works")

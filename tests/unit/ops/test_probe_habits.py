@@ -79,7 +79,7 @@ def check_filter(world: World, finding: Finding, sends: Any) -> None:
     elif ignored:
         assert finding.observed == f"{' and '.join(ignored)} ignored"
     else:
-        assert finding.observed == ("by another field" if world.by_other_field else "works")
+        assert finding.observed == ("by another field or zone" if world.by_other_field else "works")
 
 
 def check_pages(world: World, found: dict[str, Finding]) -> None:

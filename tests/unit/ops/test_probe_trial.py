@@ -54,7 +54,7 @@ def test_a_filter_that_is_ignored(habits: dict[str, Any], said: str) -> None:
 
 def test_a_filter_by_another_field_loses_changes() -> None:
     finding = found(World(by_other_field=True))["filter, direction"]
-    assert finding.observed == "by another field"
+    assert finding.observed == "by another field or zone"
     assert finding.loses.startswith("changes:")
 
 
