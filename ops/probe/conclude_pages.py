@@ -122,7 +122,7 @@ def cap_finding(scope: Scope, evidence: Evidence) -> Finding | None:
         return _capped(name, declared, given, pages.cap, len(found.sizes) > 1)
     if found.more_given is not None and found.more_asked is not None:
         if found.more_full and found.more_given < found.more_asked:
-            return _capped(name, declared, found.more_given, pages.cap, True)
+            return _capped(name, declared, found.more_given, pages.cap, len(found.sizes) > 1)
         return Finding(name, declared, f"at least {max(given, found.more_given)}")
     if found.refused is not None:
         return Finding(name, declared, f"at least {given}, {found.more_asked} are refused")

@@ -106,5 +106,5 @@ def check_tokens(world: World, found: dict[str, Finding]) -> None:
         assert twice.observed in (*wanted.get(world.token, ("same page",)), UNKNOWN)
     other = found.get("token, other window")
     if other is not None and world.token in ("live", "snapshot"):
-        wanted = {"refuses": "refused", "query": "keeps its own query"}.get(world.bound)
-        assert wanted is None or world.ties == "random" or other.observed in (wanted, UNKNOWN)
+        said = {"refuses": "refused", "query": "keeps its own query"}.get(world.bound)
+        assert said is None or world.ties == "random" or other.observed in (said, UNKNOWN)
