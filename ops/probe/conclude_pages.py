@@ -155,6 +155,18 @@ def walks_finding(scope: Scope, evidence: Evidence) -> Finding | None:
     return Finding(name, declared, what, _SHIFT if scope.stable else NOTHING)
 
 
+def listing_finding(evidence: Evidence) -> Finding:
+    """Whether what is absent from the listing is really gone."""
+    name, declared, found = "lists all", "everything", evidence.listing
+    if found is None:
+        wanted = "a listing of few pages, whose ids are those of the changes"
+        return unknown(name, declared, evidence.why_not.get("listing") or wanted)
+    if not found.lacking:
+        return Finding(name, declared, f"all {found.known}")
+    lost = "live rows: absence would delete them"
+    return Finding(name, declared, f"lacks {found.lacking} of {found.known}", lost)
+
+
 def deletes_finding(stream: StreamSpec, evidence: Evidence) -> Finding:
     """Whether the changes show what was deleted."""
     name, declared = "deletes", stream.deletes

@@ -88,6 +88,14 @@ class Look:
         return min(times) if times and times == sorted(times, reverse=True) else None
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Records that the changes show, before and after: how many, and how many the listing lacks."""
+
+    known: int
+    lacking: int
+
+
 @dataclass(slots=True)
 class Evidence:
     """Everything about one plan. `why_not`: why an experiment, by its name, told nothing."""
@@ -104,6 +112,7 @@ class Evidence:
     looks: list[Look] = field(default_factory=list)
     looked: list[Sight] = field(default_factory=list)
     quiet: bool = False
+    listing: Listing | None = None
     why_not: dict[str, str] = field(default_factory=dict)
 
     def sights(self) -> Iterator[Sight]:

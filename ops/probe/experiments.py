@@ -9,7 +9,7 @@ from ops.probe.evidence import Evidence
 from ops.probe.looking import looks
 from ops.probe.model import Steps
 from ops.probe.sampling import ends, filter_works, sample_feed, sample_interval
-from ops.probe.turning import cap, goes_on, token, token_at_last, walks
+from ops.probe.turning import cap, goes_on, lists_all, token, token_at_last, walks
 from ops.probe.walking import Scope, start_of_feed
 from schemas.definitions.source import CursorSpec, IntervalSpec
 
@@ -52,11 +52,12 @@ def _feed_experiments(
 
 
 def snapshot_experiments(
-    scope: Scope, evidence: Evidence, budget: int
+    scope: Scope, evidence: Evidence, changes: Evidence | None
 ) -> list[tuple[str, Steps[None]]]:
-    """What is asked of the full listing."""
+    """What is asked of the full listing; `changes`: what the changes of the stream have shown."""
     return [
         ("sample", sample_feed(scope, evidence, {})),
+        ("listing", lists_all(evidence, changes)),
         ("cap", cap(scope, evidence)),
         ("walks", walks(scope, evidence, 2)),
         ("token", token(scope, evidence)),

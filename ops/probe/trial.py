@@ -12,6 +12,7 @@ from ops.probe.conclude_pages import (
     cap_finding,
     cursor_findings,
     deletes_finding,
+    listing_finding,
     order_finding,
     ties_finding,
     token_findings,
@@ -120,17 +121,17 @@ class Trial:
 
 def _parts(stream: StreamSpec, now_us: int, budget: int) -> Iterator[_Part]:
     changes, snapshot = stream.changes, stream.snapshot
-    kept = 0
+    kept, shown = 0, None
     if changes is not None and snapshot is not None:
         kept = min(_FOR_SNAPSHOT, budget // 4)
     if changes is not None:
         scope, evidence = Scope(changes, now_us), Evidence()
-        mine = budget - kept
+        mine, shown = budget - kept, evidence
         yield _Part(scope, evidence, changes_experiments(scope, evidence, mine), mine)
     if snapshot is not None:
         scope, evidence = Scope(snapshot, now_us), Evidence()
         mine = budget if changes is None else kept
-        yield _Part(scope, evidence, snapshot_experiments(scope, evidence, mine), mine)
+        yield _Part(scope, evidence, snapshot_experiments(scope, evidence, shown), mine)
 
 
 def _findings(stream: StreamSpec, scope: Scope, evidence: Evidence) -> Iterator[Finding]:
@@ -142,6 +143,8 @@ def _findings(stream: StreamSpec, scope: Scope, evidence: Evidence) -> Iterator[
         yield ties_finding(scope, evidence)
     elif isinstance(scope.spec, CursorSpec):
         yield from cursor_findings(scope, evidence)
+    if scope.spec is stream.snapshot and stream.changes is not None:
+        yield listing_finding(evidence)
     for finding in (cap_finding(scope, evidence), walks_finding(scope, evidence)):
         if finding is not None:
             yield finding

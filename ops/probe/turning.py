@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 
 from ingest.plans.protocol import Value
-from ops.probe.evidence import Cap, Cursor, Evidence, Token
+from ops.probe.evidence import Cap, Cursor, Evidence, Listing, Token
 from ops.probe.model import Question, Refused, Sight, Steps, ask
 from ops.probe.sampling import times_of
 from ops.probe.walking import Scope, Walked, cursor_after, start_of_feed, walk
@@ -139,3 +139,21 @@ def goes_on(scope: Scope, evidence: Evidence) -> Steps[None]:
     found.all_again = len(first) > 1 and first <= {(r.id, r.content) for r in answer.rows}
     found.again = yield from ask(question)
     found.apart = yield from ask(replace(question, apart=True))
+
+
+def lists_all(evidence: Evidence, changes: Evidence | None) -> Steps[None]:
+    """Whether a whole listing has what the changes show: what it lacks would count as deleted."""
+    if not evidence.sample.ended or changes is None or not changes.sample.pages:
+        return
+    question, sight = changes.sample.pages[0]
+    known = {row.id for row in sight.rows if not row.gone}
+    listed = {row.id for row in evidence.sample.rows}
+    lacking = known - listed
+    if not known & listed:
+        return  # nothing to compare: changes and listing speak of their records by other ids
+    if lacking:
+        answer = yield from ask(question)
+        if isinstance(answer, Refused):
+            return
+        lacking &= {row.id for row in answer.rows if not row.gone}
+    evidence.listing = Listing(len(known), len(lacking))

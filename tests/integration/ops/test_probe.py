@@ -73,6 +73,8 @@ def test_a_well_behaved_server(environment: dict[str, str], provider: Provider) 
     assert observed["token, elsewhere"] == "same page"
     assert observed["token, other window"] == "refused"
     assert found["deletes"]["would_lose"] == "found by snapshot"
+    listing = {f["name"]: f for f in told["streams"][0]["findings"] if f["plan"] == "snapshot"}
+    assert listing["lists all"]["observed"] == "all 60"
     assert all(entry["method"] == "GET" for entry in provider.requests())
 
 

@@ -64,6 +64,7 @@ class World:
     cap: int = 1000
     counts_asked: bool = False  # page numbers count what was asked, not what is given
     shifts: bool = False
+    listed: int | None = None  # the most that the full listing knows of; None: everything
     token: str = "live"  # or snapshot, once, moves
     bound: str = "query"  # or refuses, mixes: what a token makes of another window
     lag: int = 0
@@ -106,6 +107,8 @@ class World:
         if isinstance(token, str):
             return self._go_on(token, values, size)
         found = self._found(values, question.fine is not None)
+        if question.plan == "snapshot":
+            found = found[: self.listed]
         if self.turn is Turn.PAGE:
             counted = int(values.get("size") or 100) if self.counts_asked else size
             return self._page(found, (int(values.get("page") or 1) - 1) * counted, size, values)

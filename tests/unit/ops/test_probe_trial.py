@@ -232,6 +232,23 @@ def test_deletes_that_show_and_that_do_not() -> None:
     assert deletes.loses == "found by snapshot"
 
 
+@pytest.mark.parametrize(
+    ("listed", "said", "loses"),
+    [
+        (None, "all 40", "nothing"),
+        (30, "lacks 10 of 40", "live rows: absence would delete them"),
+        (0, "unknown", "unknown"),
+    ],
+)
+def test_a_listing_that_lacks_what_lives(listed: int | None, said: str, loses: str) -> None:
+    """As one that shows open issues only, unless it is asked for all."""
+    world = World(listed=listed, turn=Turn.PAGE)
+    world.fill(60, MS)
+    trial = run(world, stream(world, snapshot=True))
+    (finding,) = [finding for _, finding in trial.findings() if finding.name == "lists all"]
+    assert (finding.observed, finding.loses) == (said, loses)
+
+
 def test_an_empty_collection_is_unknown_and_says_so() -> None:
     world = World()
     trial = run(world, stream(world))
