@@ -145,14 +145,32 @@ def walks_finding(scope: Scope, evidence: Evidence) -> Finding | None:
     walks = [walked for walked in evidence.walks if walked.pages and walked.refused is None]
     if len(walks) < 2 or max(len(walked.pages) for walked in walks) < 2:
         return unknown(name, declared, evidence.why_not.get("walks") or _MORE)
-    first = walks[0].order
-    same = sum(walked.order == first for walked in walks)
-    if same == len(walks):
-        return Finding(name, declared, f"same, {same} of {len(walks)}")
-    twice = any(len(set(walked.order)) < len(walked.order) for walked in walks)
-    others = len(walks) - same
-    what = "a row twice in one walk" if twice else f"differs, {others} of {len(walks) - 1}"
-    return Finding(name, declared, what, _SHIFT if scope.stable else NOTHING)
+    shown = [[(row.id, row.content) for row in walked.rows] for walked in walks]
+    same = sum(one == shown[0] for one in shown)
+    if same == len(shown):
+        return Finding(name, declared, f"same, {same} of {same}")
+    fault = shifted(shown)
+    if fault is None:
+        return Finding(name, declared, "same but for what changed")
+    return Finding(name, declared, fault, _SHIFT if scope.stable else NOTHING)
+
+
+def shifted(walks: Sequence[Sequence[tuple[str, int]]]) -> str | None:
+    """What shows that rows shift, and not just change, come and go; None: nothing does."""
+    if any(len(set(one)) < len(one) for one in walks):
+        return "a row twice in one walk"
+    for one, other in itertools.combinations(walks, 2):
+        shared = set(one) & set(other)
+        if [row for row in one if row in shared] != [row for row in other if row in shared]:
+            return "in another order"
+    for before, one, after in itertools.combinations(walks, 3):
+        held, seen = set(before) & set(after), set(one)
+        places = [at for at, row in enumerate(before) if row in seen]
+        inside = before[places[0] : places[-1]] if places else []
+        missed = sum(row in held and row not in seen for row in inside)
+        if missed:
+            return f"misses {missed} rows"
+    return None
 
 
 def listing_finding(evidence: Evidence) -> Finding:

@@ -9,7 +9,7 @@ from ops.probe.evidence import Evidence
 from ops.probe.looking import looks
 from ops.probe.model import Steps
 from ops.probe.sampling import ends, filter_works, sample_feed, sample_interval
-from ops.probe.turning import cap, goes_on, lists_all, token, token_at_last, walks
+from ops.probe.turning import cap, feed_at_last, goes_on, lists_all, token, token_at_last, walks
 from ops.probe.walking import Scope, start_of_feed
 from schemas.definitions.source import CursorSpec, IntervalSpec
 
@@ -48,6 +48,7 @@ def _feed_experiments(
         ("walks", walks(scope, evidence, 3 if budget >= _ROOMY else 2)),
         ("token", token(scope, evidence)),
         ("token", token_at_last(evidence)),
+        ("deletes", feed_at_last(scope, evidence)),
     ]
 
 

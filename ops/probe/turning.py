@@ -157,3 +157,14 @@ def lists_all(evidence: Evidence, changes: Evidence | None) -> Steps[None]:
             return
         lacking &= {row.id for row in answer.rows if not row.gone}
     evidence.listing = Listing(len(known), len(lacking))
+
+
+def feed_at_last(scope: Scope, evidence: Evidence) -> Steps[None]:
+    """What a feed shows behind its cursor of before: perhaps the first deletes."""
+    reached = cursor_after(scope, evidence.sample)
+    if evidence.cursor is None or evidence.cursor.first is None or reached is None:
+        return
+    values = {**evidence.sample.pages[0][0].values, "cursor": reached}
+    answer = yield from ask(Question(scope.spec.plan, values))
+    if not isinstance(answer, Refused):
+        evidence.looked.append(answer)

@@ -14,6 +14,8 @@ from tests.acceptance.github import server as github_server
 from tests.acceptance.github.server import GitHub, installed_emulate
 from tests.acceptance.kinto import server as kinto_server
 from tests.acceptance.kinto.server import Kinto, installed_kinto
+from tests.acceptance.scene import writing
+from tests.acceptance.writing import Writer
 from tests.integration.ops.verbs import run
 
 NOWHERE = {"GAPLESS_KAFKA": "127.0.0.1:9", "GAPLESS_POSTGRES": "postgresql://127.0.0.1:9/none"}
@@ -65,9 +67,20 @@ def test_kinto_keeps_what_its_definition_says(kinto: Kinto) -> None:
     assert observed["cursor: page cap"] == "25"
     assert observed["cursor: token, used twice"] == "same page"
     assert observed["cursor: token, elsewhere"] == "same page"
-    assert observed["cursor: deletes"].startswith("shown, ")
+    # Without `_since` it lists no tombstones, and nothing is deleted meanwhile.
+    assert observed["cursor: deletes"] == "none seen"
     assert observed["snapshot: page cap"] == "25"
     assert observed["snapshot: same walk again"] == "same, 2 of 2"
+
+
+def test_kinto_shows_what_is_deleted_meanwhile(kinto: Kinto) -> None:
+    environment = {"KINTO_URL": kinto.url, "KINTO_PASSWORD": kinto_server.PASSWORD}
+    with writing(Writer(kinto.actions("papers"), seed=7, every_s=0.05)):
+        found = probe(kinto_server.HERE, "kinto", environment)["records"]
+    observed = {name: finding["observed"] for name, finding in found.items()}
+    assert observed["cursor: deletes"].startswith("shown, ")
+    assert observed["cursor: cursor"].startswith("goes on")
+    assert observed["cursor: same walk again"] == "same but for what changed"
 
 
 def test_emulate_keeps_what_its_definition_says(github: GitHub) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from ops.probe.conclude_pages import shifted
 from ops.probe.model import Answer, Finding, Pause, Question, Refused
 from ops.probe.trial import Trial
 from schemas.definitions.source import Bounds, Order, Turn
@@ -144,6 +145,35 @@ def test_walks_that_shift() -> None:
     shifting = found(World(shifts=True), stable=True)["same walk again"]
     assert shifting.loses == "rows that shift from one page to another"
     assert found(World(shifts=True))["same walk again"].loses == "nothing"
+
+
+def test_walks_of_a_collection_that_is_written_to_do_not_shift() -> None:
+    world = World(order="desc")
+    world.fill(90, MS)
+
+    def write(at: World) -> None:
+        at.facts.append(Fact(f"{len(at.facts):010d}", at.now - at.now % MS, 0))
+
+    world.write = write
+    finding = found(world, stable=True)["same walk again"]
+    assert finding.observed == "same but for what changed"
+    assert finding.loses == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("walks", "said"),
+    [
+        (("abcd", "abcd"), None),
+        (("abcd", "xabc"), None),  # a new one at the front
+        (("abcd", "acd"), None),  # one is gone
+        (("abcd", "acd", "abcd"), "misses 1 rows"),
+        (("abcd", "bcd", "abcd"), None),  # at the edge of what was walked
+        (("abcd", "abbc"), "a row twice in one walk"),
+        (("abcd", "acbd"), "in another order"),
+    ],
+)
+def test_what_shows_that_rows_shift(walks: tuple[str, ...], said: str | None) -> None:
+    assert shifted([[(row, 0) for row in one] for one in walks]) == said
 
 
 @pytest.mark.parametrize(
