@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from ingest.plans.protocol import Value
 from ops.probe.evidence import Cap, Cursor, Evidence, Listing, Token
-from ops.probe.model import Question, Refused, Sight, Steps, ask
+from ops.probe.model import Question, Refused, Sight, Steps, ask, pause
 from ops.probe.sampling import times_of
 from ops.probe.walking import Scope, Walked, cursor_after, start_of_feed, walk
 from schemas.definitions.source import CursorSpec, Turn
 
 _SIZE_MAX = 10_000
+_LATER_S = 3.0
 
 
 def _first_values(evidence: Evidence) -> dict[str, Value]:
@@ -165,6 +166,7 @@ def feed_at_last(scope: Scope, evidence: Evidence) -> Steps[None]:
     if evidence.cursor is None or evidence.cursor.first is None or reached is None:
         return
     values = {**evidence.sample.pages[0][0].values, "cursor": reached}
+    yield from pause(_LATER_S)
     answer = yield from ask(Question(scope.spec.plan, values))
     if not isinstance(answer, Refused):
         evidence.looked.append(answer)

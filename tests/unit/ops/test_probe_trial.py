@@ -148,7 +148,7 @@ def test_walks_that_shift() -> None:
 
 
 def test_walks_of_a_collection_that_is_written_to_do_not_shift() -> None:
-    world = World(order="desc")
+    world = World(order="desc", token="snapshot")
     world.fill(90, MS)
 
     def write(at: World) -> None:
