@@ -111,7 +111,6 @@ class Evidence:
     cursor: Cursor | None = None
     looks: list[Look] = field(default_factory=list)
     looked: list[Sight] = field(default_factory=list)
-    quiet: bool = False
     listing: Listing | None = None
     why_not: dict[str, str] = field(default_factory=dict)
 

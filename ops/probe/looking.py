@@ -40,15 +40,14 @@ def looks(scope: Scope, evidence: Evidence) -> Steps[None]:
                 sights[-1].received,
             )
         )
-        if number == 2 and _quiet(evidence, now):
-            evidence.quiet = True
+        if number == 1 and _quiet(evidence, now):
             return
         if number < len(_PAUSES_S):
             yield from pause(_PAUSES_S[number])
 
 
 def _quiet(evidence: Evidence, now: int) -> bool:
-    """Nothing came in three looks, nor shortly before."""
+    """Nothing came between two looks, nor shortly before."""
     shown = [{(row.id, row.time) for row in look.rows} for look in evidence.looks]
     newest = max((row.time or 0 for look in evidence.looks for row in look.rows), default=0)
     return all(one == shown[0] for one in shown) and now - newest > 60 * S

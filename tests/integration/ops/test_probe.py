@@ -181,7 +181,9 @@ def test_tokens_that_end_at_once(environment: dict[str, str], provider: Provider
 
 
 def test_tokens_that_end_soon(environment: dict[str, str], provider: Provider) -> None:
-    provider.settings(token_lifetime_s=1.8)
+    provider.settings(token_lifetime_s=4.0)
+    # It is looked at for seven seconds, since something happens.
+    provider.traffic(10, weights={"insert": 1, "update": 0, "delete": 0, "event": 1})
     found, _ = probe(environment, "demo_pipeline", code=0)
     assert found["token, used twice"]["observed"] == "same page"
     assert found["token, lifetime"]["observed"] == "ended while it was probed"
