@@ -51,7 +51,7 @@ def probe(
     else:
         lines = list(as_text(report))
         typer.echo("\n".join(lines if fixed is None else [*lines[:-1], *_lines(fixed)]))
-    if all(one.trouble is not None for one in report.streams):
+    if all(one.trouble is not None for one in report.streams if one.stream.plans):
         raise typer.Exit(problems.UNREACHABLE)
     if loses(report):
         raise typer.Exit(problems.FINDING)
@@ -63,6 +63,9 @@ def _chosen(loaded: Definitions, source: str) -> SourceSpec:
         loaded.check()
         known = ", ".join(sorted(loaded.sources)) or "none"
         raise problems.Stop(f"There is no source {source}; known: {known}.", problems.USAGE)
+    if not any(stream.plans for stream in found):
+        said = f"Programs alone ask {source}: there is no request that could be probed."
+        raise problems.Stop(said, problems.USAGE)
     return found
 
 

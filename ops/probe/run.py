@@ -94,6 +94,9 @@ async def _probe(
         for number, stream in enumerate(streams):
             found = Probed(stream, stream.partition_id(tenant.id if tenant else None))
             probed.append(found)
+            if not stream.plans:
+                found.trouble = "a program asks here; what it asks is its own affair"
+                continue
             if away is not None:
                 found.trouble = away
                 continue

@@ -356,3 +356,14 @@ def test_a_source_that_is_not_there(environment: dict[str, str]) -> None:
     done = run(environment, "probe", "demo")
     assert done.returncode == 2
     assert "known: demo_crm, demo_pipeline" in done.stderr
+
+
+def test_a_source_that_only_programs_ask(environment: dict[str, str]) -> None:
+    folder = Path(environment["GAPLESS_DEFINITIONS"])
+    (folder / "sources/tapped.yaml").write_text(
+        "gapless: 1\nsource: tapped\nbase_url: {env: DEMO_URL}\n"
+        "streams: {users: {plan: {singer: {command: [tap]}}}}\n"
+    )
+    done = run(environment, "probe", "tapped")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Programs alone ask tapped" in done.stderr
