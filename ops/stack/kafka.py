@@ -34,6 +34,7 @@ _OPTIONS = (
     "-XX:-UsePerfData",
     "-Djava.awt.headless=true",
 )
+_QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 _PARTITIONS_OF_INTERNAL_TOPICS = 5
 
@@ -41,8 +42,10 @@ _PARTITIONS_OF_INTERNAL_TOPICS = 5
 class KafkaNode:
     """One broker (and controller) with its data below `folder`, kept across restarts."""
 
-    def __init__(self, folder: Path, lock: FolderLock, number: int) -> None:
+    def __init__(self, folder: Path, lock: FolderLock, number: int, *, brief: bool) -> None:
+        """`brief`: a broker for minutes, which the compiler for long runs would only slow down."""
         self.folder = folder
+        self._compiler = [_QUICK_COMPILER] if brief else []
         self._number = number
         self._process = Process(f"Kafka node {number}", folder / "output.log", lock)
 
@@ -73,6 +76,7 @@ class KafkaNode:
             arguments=[
                 *program,
                 *_HEAP,
+                *self._compiler,
                 f"-Dgapless.log={self.folder / 'server.log'}",
                 "kafka.Kafka",
                 str(settings),
@@ -87,7 +91,7 @@ class KafkaNode:
         arguments += ["--cluster-id", cluster_id]
         arguments += ["--config", str(self.folder / "server.properties")]
         done = subprocess.run(
-            [*program, "-XX:TieredStopAtLevel=1", *arguments],
+            [*program, _QUICK_COMPILER, *arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -121,6 +125,7 @@ class Kafka:
         *,
         port: int | None,
         brokers: int,
+        brief: bool,
         tell: Callable[[str], None],
     ) -> None:
         self._folder = folder
@@ -129,7 +134,8 @@ class Kafka:
         self._tell = tell
         self._wanted_port = port
         self.nodes = [
-            KafkaNode(folder / f"kafka-{number}", lock, number) for number in range(1, brokers + 1)
+            KafkaNode(folder / f"kafka-{number}", lock, number, brief=brief)
+            for number in range(1, brokers + 1)
         ]
 
     @property

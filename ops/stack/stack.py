@@ -26,7 +26,8 @@ class Stack:
 
     `kafka_port`, `postgres_port`: else ports are chosen once and kept with the folder.
     `brokers`: number of Kafka nodes. `fsync`: False makes PostgreSQL faster and its data worthless
-    after a power cut (a killed process is no power cut). `tell` hears of slow steps.
+    after a power cut (a killed process is no power cut), and Kafka quick for minutes, not for days.
+    `tell` hears of slow steps.
     """
 
     def __init__(
@@ -43,8 +44,9 @@ class Stack:
         self._lock = FolderLock(self.folder)
         ports = Ports(self.folder)
         self.kafka = Kafka(
-            self.folder, self._lock, ports, port=kafka_port, brokers=brokers, tell=tell
-        )
+            self.folder, self._lock, ports,
+            port=kafka_port, brokers=brokers, brief=not fsync, tell=tell,
+        )  # fmt: skip
         self.postgres = Postgres(self.folder, self._lock, ports, port=postgres_port, fsync=fsync)
 
     @property
