@@ -116,7 +116,7 @@ def secured_kafka() -> Iterator[SecuredKafka]:
     folder = fresh_folder()
     lock = FolderLock(folder)
     lock.acquire()
-    node = KafkaNode(folder / "kafka", lock, 1)
+    node = KafkaNode(folder / "kafka", lock, 1, brief=True)
     port = free_port()
     address = f"127.0.0.1:{port}"
     files = {name: folder / f"{name}.properties" for name in ("admin", "user", "wrong")}
