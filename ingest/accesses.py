@@ -103,7 +103,8 @@ def _build(
     base = source.base_url
     url = secrets.get(base) if isinstance(base, Reference) else render_base_url(base, values())
     limits = source.limits
-    http = Http(url, timeout_s=limits.timeout_s, body_max_bytes=limits.body_max_bytes)
+    most = limits.body_max_bytes
+    http = Http(url, timeout_s=limits.timeout_s, body_max_bytes=most, now_us=now_us)
     owner = tenant.id if tenant is not None else ""
     limiter = Limiter(
         limits.rate_per_s,
@@ -144,6 +145,7 @@ def _grant(
 ) -> TokenGrant:
     """Token requests keep the rules of the HTTP edge, with the token endpoint as their only origin."""
     limits = source.limits
+    most = limits.body_max_bytes
 
     def token_url() -> str:
         at = spec.token_url
@@ -156,7 +158,7 @@ def _grant(
     async def post(form: Mapping[str, str], headers: Mapping[str, str]) -> Fetched:
         url = await asyncio.to_thread(token_url)  # resolving may run a command, which blocks
         # Few and far between: a client of its own, so that no connection waits for hours.
-        http = Http(url, timeout_s=limits.timeout_s, body_max_bytes=limits.body_max_bytes)
+        http = Http(url, timeout_s=limits.timeout_s, body_max_bytes=most, now_us=now_us)
         try:
             return await http.fetch("POST", url, form=form, headers=headers)
         finally:

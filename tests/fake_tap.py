@@ -130,7 +130,7 @@ def main() -> None:
             sys.exit("there is no discovery here")
         discover(stream)
         return
-    first = json.loads(Path(given.state).read_text())["done"] if given.state else 0
+    first = json.loads(Path(given.state).read_text()).get("done", 0) if given.state else 0
     run = {"from": first, "selected": selected(given.catalog), "config": config}
     run |= {"environment": sorted(os.environ), "pid": os.getpid(), "folder": os.getcwd()}
     note(config, {**run, "began": time.monotonic()})

@@ -310,7 +310,8 @@ def _token_fault(token: str | None, memory: Memory) -> Stall | None:
     if token in memory.used:
         return Stall(
             "the provider gave a token that this pass has used already: its pages go in a circle",
-            "the provider answering rightly; or a reset of this partition id",
+            "the provider answering rightly; or `pages.end`, if it ends its pages so (`total`, or a"
+            " predicate on what else the last answer says); or a reset of this partition id",
         )
     return None
 

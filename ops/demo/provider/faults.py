@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-KINDS = ("status", "delay", "cut", "html", "close", "reset", "gzip_bomb", "headers")
+KINDS = ("status", "delay", "cut", "html", "close", "reset", "gzip_bomb", "headers", "bom")
 
 
 class BadRule(ValueError):
@@ -27,6 +27,7 @@ class Rule:
     `cut`: the answer ends after the share `keep` of its bytes, chunked or with a length that is not reached.
     `html`: a page for people under 200. `close`, `reset`: the connection ends without an answer.
     `gzip_bomb`: `bomb_bytes` of blanks in a small gzip body. `headers`: the right answer with these headers.
+    `bom`: the right answer behind a byte order mark.
     Each kind waits `delay_s` of real time first.
     """
 

@@ -18,7 +18,11 @@ def by_position(store: Store, collection: Collection, query: Mapping[str, str]) 
     """`offset`, `limit` → items, total, in order of id. Positions shift when something before them goes."""
     known(query, "offset", "limit")
     start = number(query, "offset", 0)
-    facts = collection.live.slice(start, start + size(query, "limit", store.settings))
+    end = start + size(query, "limit", store.settings)
+    facts = collection.live.slice(start, end)
+    if store.settings.descending:
+        count = len(collection.live)
+        facts = collection.live.slice(max(0, count - end), max(0, count - start))[::-1]
     return given(
         b'{"items":[%b],"total":%d}' % (collection.bodies(facts), len(collection.live)), facts
     )

@@ -5,6 +5,7 @@ The way in does authentication, holds, faults and the request log, in this order
 
 from __future__ import annotations
 
+import codecs
 import json
 import time
 from collections.abc import Awaitable, Callable
@@ -53,6 +54,7 @@ class Public:
                 f"{base}/search", self._handler(lambda c, _, body: listings.search(c, _json(body)))
             ),
             web.get(f"{base}/linked", self._handler(self._linked)),
+            web.get(f"{base}/after", self._handler(lambda c, r, _: listings.keyset(c, r.query))),
             web.get(
                 f"{base}/changes", self._handler(lambda c, r, _: full.changes(store, c, r.query))
             ),
@@ -113,6 +115,8 @@ class Public:
         answer = self._right(request, asked, read, entry)
         if fault is not None:
             answer.headers.update(fault.headers if fault.kind == "headers" else {})
+            if fault.kind == "bom" and isinstance(answer.body, bytes):
+                answer.body = codecs.BOM_UTF8 + answer.body
             if fault.kind == "cut":
                 return await cut(request, answer, fault)
         sent: web.StreamResponse = answer

@@ -47,6 +47,18 @@ class Settings:
     trailing_empty: bool = False
     # The token of a page is the token that was asked with: a loop.
     token_loop: bool = False
+    # Each page is given twice, the second time under a new token.
+    repeated_pages: bool = False
+    # Before each page comes an empty one, with a token behind it.
+    empty_pages: bool = False
+    # Tokens hold signs that mean something in a URL: + / = % & #
+    odd_tokens: bool = False
+    # What the last page says in the place of a token: nothing, an empty one, or the one asked with.
+    end_token: str = "none"
+    # What is asked about time is accepted and means nothing.
+    ignore_filter: bool = False
+    # Listings by position (`all`, `linked`) go from the last record to the first.
+    descending: bool = False
     # The origin that Link headers name instead of this server's.
     link_origin: str | None = None
 
@@ -89,6 +101,8 @@ def _check(wanted: Mapping[str, Any]) -> None:
         raise BadSetting("result_cap_answer is refuse or truncate")
     if wanted["retention_answer"] not in ("silent", "refuse"):
         raise BadSetting("retention_answer is silent or refuse")
+    if wanted["end_token"] not in ("none", "empty", "same"):
+        raise BadSetting("end_token is none, empty or same")
     for name in ("granularity_us", "default_limit", "page_cap", "stored_us"):
         if wanted[name] < 1:
             raise BadSetting(f"{name} is at least 1")

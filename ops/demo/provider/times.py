@@ -46,14 +46,16 @@ def parse(text: str) -> int:
         if int(whole) > _LARGEST_SECONDS:
             return int(whole) * 1_000
         return int(whole) * SECOND_US + int(part.ljust(6, "0") or 0)
+    # A leap second is the first one of the next minute.
+    leap = text[16:19] == ":60"
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text[:16] + ":59" + text[19:] if leap else text)
     except ValueError as error:
         raise BadTime(f"not a time: {text!r}") from error
     if moment.tzinfo is None:
         raise BadTime(f"a time without a zone: {text!r}")
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * SECOND_US + since.microseconds
+    return (since.days * 86_400 + since.seconds + leap) * SECOND_US + since.microseconds
 
 
 @lru_cache(maxsize=16)

@@ -52,6 +52,8 @@ def ranks(
 ) -> tuple[int, int, int]:
     """Ranks [start, stop) that can be given, and the count of the whole window. Raises Refused."""
     collection.refresh()
+    if settings.ignore_filter:
+        from_us = to_us = None
     low_us, high_us = half_open(settings, from_us, to_us)
     if settings.retention_s is not None:
         kept_us = now_us - int(settings.retention_s * SECOND_US)

@@ -96,7 +96,7 @@ class Tapped:
             for page in emission.observations:
                 seen |= {json.loads(record)["id"] for record in page.records if record}
             kept = emission.state.plans["singer"].state
-            claimed = 0 if kept is None else json.loads(kept)["done"]
+            claimed = 0 if kept is None else json.loads(kept).get("done", 0)
             if not set(range(claimed)) <= seen:
                 faults.append(f"{claimed} claimed, {sorted(seen)} emitted")
         return faults
