@@ -221,6 +221,11 @@ class Scene:
         asked = self.provider.requests(f"/t/{self.tenant}/")
         return [one for one in asked if one["number"] > self.requests_before]
 
+    def claims(self) -> list[Mark]:
+        """The marks of plans by time that say that a stretch was searched whole."""
+        marks = self.marks("interval_complete") + self.marks("caught_up")
+        return [mark for mark in marks if mark.plan in BY_TIME]
+
     # The judge
 
     def found(self) -> set[tuple[str, int]]:
@@ -240,12 +245,10 @@ class Scene:
 
     def claimed(self) -> list[tuple[int, int]]:
         """The stretches of time that were said to be searched whole."""
-        kinds = ("interval_complete", "caught_up")
         return [
             (to_us(mark.start), to_us(mark.end))
-            for e in self.emissions
-            for mark in e.marks
-            if mark.kind in kinds and mark.plan in BY_TIME and mark.start and mark.end
+            for mark in self.claims()
+            if mark.start and mark.end
         ]
 
     def skipped(self) -> list[str]:
