@@ -151,15 +151,18 @@ class PartitionPoller:
             return True
         if isinstance(ask, Step):
             return await self._take(plan, ask, (), emit)
-        # Both ends of what is asked stay fixed, however long the answer takes.
-        self._state = self._with_plan(plan, ask.state)
         spec = self._stream.asked(plan.name, listing=ask.listing)
         try:
             values = placeholder_values(ask, spec, self._tenant, access.secrets.get)
             request = request_for(ask, spec, values, access.secrets.get)
         except (RenderError, ValueError, SecretUnavailable) as error:
             return await self._stall(plan, Stall(str(error), "correct the request"), emit)
+        before, guessed = self._state, plan.name in BY_TIME and not access.clock.known
+        # Both ends of what is asked stay fixed, however long the answer takes.
+        self._state = self._with_plan(plan, ask.state)
         outcome = await self._outcome(plan, ask, spec, request, access)
+        if guessed and self._unguessed(plan, before, outcome, access):
+            return True
         if isinstance(outcome, WaitUntil):
             return await self._wait(outcome, emit)
         if isinstance(outcome, Stall):
@@ -173,6 +176,15 @@ class PartitionPoller:
         self._hit("ingest.after_fetch")
         asked = Asked(plan, spec, ask, request, outcome, self._stream.parent)
         return await self._got(asked, reader, emit)
+
+    def _unguessed(self, plan: Plan, before: StreamState, outcome: Outcome, access: Access) -> bool:
+        """Forgets an end that was fixed by a clock nobody had compared with the provider's, which a
+        later poll would take for read; whether to ask anew, now that an answer has told the time.
+        """
+        if access.clock.known or isinstance(outcome, WaitUntil | Stall):
+            self._state = before
+            self._begun.discard(plan.name)
+        return access.clock.known and isinstance(outcome, Got | Refusal)
 
     async def _outcome(
         self, plan: Plan, ask: Ask, spec: PlanSpec, request: Request, access: Access

@@ -204,3 +204,33 @@ def test_a_local_clock_two_hours_off(scene: Scene, definition: str, hours: int) 
     scene.put()
     scene.poll(definition, wait_s=7_300)
     scene.whole()
+
+
+@BY_TIME
+@pytest.mark.parametrize("fault", [None, 503, 429], ids=["answers", "is_down", "throttles"])
+def test_a_local_clock_two_hours_ahead_of_a_provider_that_tells_no_time_beforehand(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, definition: str, fault: int | None
+) -> None:
+    """The first answer tells the time; until then the end of the window is a guess."""
+
+    async def silent(access: object) -> None:
+        """No answer to a question for nothing but the time."""
+
+    monkeypatch.setattr("ingest.fetcher.learn_clock", silent)
+    scene.local_ahead_s = 7_200.0
+    scene.fill(4)
+    if fault is not None:
+        scene.provider.faults(
+            {
+                "path": f"/t/{scene.tenant}/",
+                "kind": "status",
+                "status": fault,
+                "headers": {"Retry-After": "30"},
+                "times": 1,
+            }
+        )
+    scene.poll(definition)
+    for _ in range(3):
+        scene.put()
+        scene.poll(definition)
+    scene.whole()
