@@ -1,4 +1,4 @@
-"""The full listings, by position and by id, and the change feed with its identity.
+"""The full listings, by position, by id and below an account, and the change feed with its identity.
 
 All read the primary store: what is committed is there at once, whatever the index by time knows.
 """
@@ -12,6 +12,7 @@ from .answers import Given, Refused, given, known, number, size
 from .collection import Collection
 from .facts import Fact
 from .store import Store
+from .window import half_open, when
 
 
 def by_position(store: Store, collection: Collection, query: Mapping[str, str]) -> Given:
@@ -36,6 +37,26 @@ def by_keyset(store: Store, collection: Collection, query: Mapping[str, str]) ->
     end = start + size(query, "limit", store.settings)
     facts = collection.live.slice(start, end)
     more = b"true" if end < len(collection.live) else b"false"
+    return given(b'{"items":[%b],"has_more":%b}' % (collection.bodies(facts), more), facts)
+
+
+def below(store: Store, collection: Collection, account: str, query: Mapping[str, str]) -> Given:
+    """`changed_from`, `changed_to`, `after_id`, `limit` → items, has_more: what belongs to an account.
+
+    Records belong to the account whose id and a dot their own id begins with. Raises Refused when
+    that account is not there (any more).
+    """
+    known(query, "changed_from", "changed_to", "after_id", "limit")
+    owner = store.collection(collection.tenant, "accounts").latest.get(account)
+    if owner is None or owner.deleted:
+        raise Refused(404, "not_found", f"no account {account!r}")
+    from_us, to_us = when(query.get("changed_from")), when(query.get("changed_to"))
+    low_us, high_us = half_open(store.settings, from_us, to_us)
+    start = collection.live.rank_after(max(f"{account}.", query.get("after_id", "")))
+    stop = collection.live.rank(f"{account}/")  # the sign behind the dot
+    found = [f for f in collection.live.slice(start, stop) if low_us <= f.stamp_us < high_us]
+    facts = found[: size(query, "limit", store.settings)]
+    more = b"true" if len(facts) < len(found) else b"false"
     return given(b'{"items":[%b],"has_more":%b}' % (collection.bodies(facts), more), facts)
 
 

@@ -56,6 +56,12 @@ class Public:
             web.get(f"{base}/linked", self._handler(self._linked)),
             web.get(f"{base}/after", self._handler(lambda c, r, _: listings.keyset(c, r.query))),
             web.get(
+                f"{base}/below/{{account}}",
+                self._handler(
+                    lambda c, r, _: full.below(store, c, r.match_info["account"], r.query)
+                ),
+            ),
+            web.get(
                 f"{base}/changes", self._handler(lambda c, r, _: full.changes(store, c, r.query))
             ),
             web.get(f"{base}/info", self._handler(lambda c, r, _: full.info(store, c, r.query))),

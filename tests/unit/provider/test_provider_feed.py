@@ -112,6 +112,26 @@ def test_positions_shift_under_deletes_and_keysets_do_not(tenant: Tenant) -> Non
     assert len(rest["items"]) == 10
 
 
+def test_what_lies_below_an_account(tenant: Tenant) -> None:
+    for account in ("a", "a-b", "b"):
+        tenant.put(id=account)
+    for id_ in ("a.1", "a.2", "a.3", "a-b.1", "b"):
+        tenant.put("events", id=id_, updated_at=f"2026-03-0{id_[-1].replace('b', '9')}T00:00:00Z")
+
+    def below(account: str, **query: Any) -> tuple[list[str], bool]:
+        answer = tenant.get(f"/below/{account}", "events", **query).json()
+        return [item["event_id"] for item in answer["items"]], answer["has_more"]
+
+    assert below("a", limit=2) == (["a.1", "a.2"], True)
+    assert below("a", limit=2, after_id="a.2") == (["a.3"], False)
+    span = {"changed_from": "2026-03-02T00:00:00Z", "changed_to": "2026-03-03T00:00:00Z"}
+    assert below("a", **span) == (["a.2"], False)
+    assert below("a-b") == (["a-b.1"], False)
+    assert below("b") == ([], False)
+    tenant.delete("a")
+    assert tenant.get("/below/a", "events").status == 404
+
+
 def test_full_listings_hold_exactly_the_live_records(tenant: Tenant) -> None:
     tenant.provider.seed(tenant.name, count=23)
     tenant.delete("acc-000023")
