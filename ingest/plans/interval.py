@@ -101,6 +101,7 @@ class IntervalPlan:
     def begin(self, state: PlanState, now: Now) -> PlanState:
         """The end of this poll is fixed here."""
         self._too_wide = None
+        self._walker.resume()
         return self._reach.begin(state, now)
 
     def next(self, state: PlanState, now: Now) -> Ask | Step | None:

@@ -68,6 +68,11 @@ class ParentsWalker(Walker):
         super().forget()
         self._reset(None)
 
+    def resume(self) -> None:
+        """The parents are listed again: one that went meanwhile is asked no more."""
+        self._scope.left = None
+        self._parents.forget()
+
     def enter(self, walk: Walk) -> Memory:
         if walk.scope != self._scope.name:
             self._reset(walk.scope)

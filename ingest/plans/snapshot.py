@@ -63,6 +63,7 @@ class SnapshotPlan:
 
     def begin(self, state: PlanState, now: Now) -> PlanState:
         self._wanted = True
+        self._walker.resume()
         return state
 
     def next(self, state: PlanState, now: Now) -> Ask | Step | None:

@@ -93,6 +93,9 @@ class Walker:
         """After a restore, or when a scope begins again: a fresh pass and no comparison."""
         self._memory = None
 
+    def resume(self) -> None:
+        """A poll begins: what an earlier one saw of the provider may have changed since."""
+
     def enter(self, walk: Walk) -> Memory:
         """The memory of this walk's scope, empty if it is not the one walked last."""
         if self._memory is None or self._memory.scope != walk.scope:

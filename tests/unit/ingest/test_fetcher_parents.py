@@ -9,7 +9,9 @@ from typing import Any
 
 from aiohttp import web
 
+from ingest.pollers import now_us
 from tests.unit.ingest.polling import Polled, polling, run, stamp
+from tests.waiting import until
 
 ISSUES = """\
     gapless: 1
@@ -102,6 +104,43 @@ def test_a_parent_that_cannot_be_asked_stalls_visibly_and_is_asked_again(tmp_pat
     polled = asyncio.run(main())
     assert polled.marks[0].kind == "interval_complete"
     assert set(_issues(polled.pages, "interval")) == {"a b0", "a b1", "a b2", "c0", "c1", "c2"}
+
+
+def test_a_parent_that_goes_while_it_is_listed_is_asked_no_more(tmp_path: Path) -> None:
+    """Else the stream would wait for what nobody can answer, until a new owner lists the parents."""
+    gone: set[str] = set()
+    often = ISSUES.replace(
+        "params: {since: null}}", "params: {since: null}}\n        schedule: {every: 1s}"
+    )
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        if request.path == "/projects":
+            answer = await serve(request)
+            left = [one for one in _projects(answer) if one["key"] not in gone]
+            return web.json_response({"projects": left})
+        if request.path.startswith("/projects/c"):
+            gone.add("c/d")
+            return web.json_response({}, status=404)
+        return await serve(request)
+
+    async def main() -> Polled:
+        async with polling(tmp_path, often, handler) as polled:
+            await polled.poll()
+            assert "404" in polled.blocked
+            await until(lambda: polled.poller.due_at <= now_us(), 5, "the next poll is due")
+            await polled.poll()
+            return polled
+
+    polled = asyncio.run(main())
+    assert polled.blocked == ""
+    assert {"interval_complete", "snapshot_complete"} <= {mark.kind for mark in polled.marks}
+    assert set(_issues(polled.pages, "interval")) == {"a b0", "a b1", "a b2"}
+
+
+def _projects(answer: web.StreamResponse) -> list[dict[str, Any]]:
+    assert isinstance(answer, web.Response) and isinstance(answer.body, bytes)
+    found: list[dict[str, Any]] = json.loads(answer.body)["projects"]
+    return found
 
 
 def test_a_parent_without_the_field_that_is_sent_stalls(tmp_path: Path) -> None:
