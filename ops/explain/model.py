@@ -95,6 +95,7 @@ def _sighting(seen: Sighting, raw: bool) -> list[str]:
     revision = f"revision {seen.revision}" if seen.revision is not None else "no revision"
     gone = ", deleted" if seen.deleted else ""
     asked = f"{seen.plan} {seen.scope}, page {seen.page} of pass {seen.pass_} ({seen.reason})"
+    asked += f" for run {seen.run}" if seen.run is not None else ""
     lines = [
         f"  {place:<18} {iso(seen.fetched_at)}  {revision}{gone}  {became}{mark}",
         f"  {'':<18} {asked}",
