@@ -126,7 +126,7 @@ class Judge:
         """What `complete_before` claims: no older fact is missing from the log."""
         for watched in self.watched:
             checkpoint = checkpoints.get(watched.partition_id)
-            plan = checkpoint.value["plans"].get("interval") if checkpoint else None
+            plan = plan_by_time(checkpoint.value["plans"]) if checkpoint else None
             if not plan or plan["complete_before"] is None:
                 continue
             before = micros(plan["complete_before"])
@@ -176,6 +176,11 @@ class Judge:
         for name, row in rows.items():
             if watched.deletes and name not in state and not row["_deleted"]:
                 yield f"{watched.table}: {name} was deleted at the provider, its row lives"
+
+
+def plan_by_time(plans: Mapping[str, Any]) -> Any:
+    """The state of the plan that claims a stretch of the source's time, if there is one."""
+    return plans.get("interval") or plans.get("keyset")
 
 
 def applied_behind_outcomes(
