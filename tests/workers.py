@@ -87,7 +87,8 @@ class Worker:
         return self.process.wait(timeout_s)
 
     def log(self, lines: int = 40) -> str:
-        text = self.output.read_text("utf-8", "replace").splitlines()
+        said = self.output.read_text("utf-8", "replace") if self.output.exists() else ""
+        text = said.splitlines()
         return "\n".join([f"--- {self.name} (exit {self.process.poll()})", *text[-lines:]])
 
 
