@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from ops import problems
 from ops.cli import context
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ def replay(
 
     settings = context.load_settings(definitions)
     loaded = load_folder(settings.definitions).check()
+    if mapping not in loaded.mappings:
+        known = ", ".join(sorted(loaded.mappings)) or "none"
+        raise problems.Stop(f"There is no mapping {mapping}; known: {known}.", problems.USAGE)
     context.configure_logging(settings)
     connect(settings)
     tell = Teller(sys.stderr)

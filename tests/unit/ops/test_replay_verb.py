@@ -1,13 +1,15 @@
-"""What `gapless replay` tells while it runs."""
+"""`gapless replay`: what it tells while it runs, and a name that it does not know."""
 
 from __future__ import annotations
 
 import io
 import time
+from pathlib import Path
 
 import pytest
 
 from apply.replay import Progress
+from ops import problems
 from ops.cli import replay
 
 
@@ -40,3 +42,13 @@ def test_one_line_that_changes_on_a_terminal() -> None:
     tell(_progress(500))
     tell.end()
     assert out.getvalue() == "\r\x1b[K 50%  500 of 1,000 offsets, 250 pages\r\x1b[K"
+
+
+def test_a_mapping_that_is_not_there_is_a_wrong_argument() -> None:
+    folder = Path(__file__).parents[3] / "ops/demo/definitions"
+    with pytest.raises(problems.Stop) as stopped:
+        replay.replay("normalised_accounts", definitions=folder)
+    assert stopped.value.problem == problems.Problem(
+        "There is no mapping normalised_accounts; known: normalized_accounts, pipeline_events.",
+        problems.USAGE,
+    )
