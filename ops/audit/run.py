@@ -43,7 +43,7 @@ def audit(
     topics = (settings.observations, settings.checkpoints, settings.control)
     counts = log.partition_counts(admin, topics)
     many = counts[settings.observations]
-    mirrored = log.mirrored_offsets(admin, settings.apply_group, settings.observations)
+    mirrored = {at: one.offset for at, one in log.mirrored(settings, many).items()}
 
     tell("source checkpoints")
     sequence = SequenceJudge(many, report.findings)

@@ -64,7 +64,9 @@ def check(
 
 
 def _chosen(loaded: Definitions, source: str | None) -> list[SourceSpec]:
-    """The sources that are asked about; problems elsewhere do not matter to a single one."""
+    """The sources that are asked about; problems of other sources do not matter to a single one."""
+    from schemas.definitions.problems import DefinitionError
+
     if source is None:
         loaded.check()
         return list(loaded.sources.values())
@@ -73,6 +75,8 @@ def _chosen(loaded: Definitions, source: str | None) -> list[SourceSpec]:
         loaded.check()
         known = ", ".join(sorted(loaded.sources)) or "none"
         raise problems.Stop(f"There is no source {source}; known: {known}.", problems.USAGE)
+    if errors := loaded.errors_about(source):
+        raise DefinitionError(errors)
     return [found]
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+import time
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from ops import problems
 from ops.cli import context
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ Pause = Annotated[
     float,
     typer.Option("--pause", metavar="SECONDS", min=0, help="Rest after every read: throttle."),
 ]
+_EVERY_S = 10.0
 _OUTCOMES = ("applied", "superseded", "ignored", "quarantined", "retryable", "erased")
 
 
@@ -39,29 +42,47 @@ def replay(
 
     settings = context.load_settings(definitions)
     loaded = load_folder(settings.definitions).check()
+    if mapping not in loaded.mappings:
+        known = ", ".join(sorted(loaded.mappings)) or "none"
+        raise problems.Stop(f"There is no mapping {mapping}; known: {known}.", problems.USAGE)
     context.configure_logging(settings)
     connect(settings)
+    tell = Teller(sys.stderr)
     report = run_replay(
-        settings, loaded, mapping, dry_run=dry_run, progress=_tell,
+        settings, loaded, mapping, dry_run=dry_run, progress=tell,
         hit=build(settings.failpoints), pause_s=pause,
     )  # fmt: skip
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
+    tell.end()
     if json:
         context.print_json(_json(report))
     else:
         typer.echo(_text(report))
 
 
-def _tell(progress: Progress) -> None:
+class Teller:
     """One line that changes on a terminal, a line now and then elsewhere."""
-    share = progress.done / progress.total if progress.total else 1.0
-    said = (
-        f"{share:4.0%}  {progress.done:,} of {progress.total:,} offsets, {progress.pages:,} pages"
-    )
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{said}")
-        sys.stderr.flush()
+
+    def __init__(self, out: TextIO) -> None:
+        self._out, self._terminal = out, out.isatty()
+        self._next_s = time.monotonic() + _EVERY_S
+
+    def __call__(self, progress: Progress) -> None:
+        share = progress.done / progress.total if progress.total else 1.0
+        said = (
+            f"{share:4.0%}  {progress.done:,} of {progress.total:,} offsets, "
+            f"{progress.pages:,} pages"
+        )
+        if self._terminal:
+            self._out.write(f"\r\x1b[K{said}")
+        elif time.monotonic() >= self._next_s:
+            self._out.write(f"{said}\n")
+            self._next_s = time.monotonic() + _EVERY_S
+        self._out.flush()
+
+    def end(self) -> None:
+        """Clears the line that changes."""
+        if self._terminal:
+            self._out.write("\r\x1b[K")
 
 
 def _json(report: ReplayReport) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from ops.facts import log
 from schemas.log.reader import Bounds
@@ -57,7 +56,7 @@ class LogWatcher:
         many = log.partition_counts(admin, topics)[settings.observations]
         self._follow_checkpoints(log.ends(admin, settings.checkpoints, many))
         ends = log.ends(admin, settings.observations, many)
-        mirrored = self._mirrored(admin)
+        mirrored = self._mirrored(many)
         if applied is None:
             applied = {number: one.offset for number, one in mirrored.items()}
         waiting = log.next_records(settings, settings.observations, applied, ends)
@@ -73,12 +72,11 @@ class LogWatcher:
             mirrored=mirrored,
         )
 
-    def _mirrored(self, admin: AdminClient) -> dict[int, log.Mirrored]:
+    def _mirrored(self, partitions: int) -> dict[int, log.Mirrored]:
         """Best effort, as the mirror itself is: a group that may not be asked tells nothing."""
-        settings = self._settings
         try:
-            return log.mirrored(admin, settings.apply_group, settings.observations)
-        except (KafkaException, TimeoutError):
+            return log.mirrored(self._settings, partitions)
+        except KafkaException:
             return {}
 
     def _follow_checkpoints(self, ends: dict[int, Bounds]) -> None:

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -107,26 +106,27 @@ class Mirrored:
     pause: Pause | None = None
 
 
-def mirrored(admin: AdminClient, group: str, topic: str) -> dict[int, Mirrored]:
-    """What a group has committed to Kafka, by partition; empty for an unknown group."""
-    futures = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-    try:
-        found = _result(futures[group])
-    except KafkaException as error:
-        fault = error.args[0]
-        if isinstance(fault, KafkaError) and fault.code() == KafkaError.GROUP_ID_NOT_FOUND:
-            return {}
-        raise
-    return {
-        place.partition: Mirrored(place.offset, of_note(place.metadata))
-        for place in found.topic_partitions
-        if place.topic == topic and place.offset >= 0
+def mirrored(settings: Settings, partitions: int) -> dict[int, Mirrored]:
+    """What apply has committed to Kafka, by partition; empty before it has committed anything.
+
+    Asked by a consumer that never joins: the admin client's call of that name ends the process
+    where the broker is not (yet, or any more) the coordinator of the group (librdkafka #5040).
+    """
+    properties: dict[str, Any] = {
+        **config.admin(settings, "mirror"),
+        "group.id": settings.apply_group,
+        "enable.auto.commit": False,
     }
-
-
-def mirrored_offsets(admin: AdminClient, group: str, topic: str) -> dict[int, int]:
-    """Next offsets that a group has committed to Kafka, by partition; empty for an unknown group."""
-    return {number: one.offset for number, one in mirrored(admin, group, topic).items()}
+    consumer = Consumer(properties)
+    try:
+        where = [TopicPartition(settings.observations, number) for number in range(partitions)]
+        return {
+            place.partition: Mirrored(place.offset, of_note(place.metadata))
+            for place in consumer.committed(where, timeout=_TIMEOUT_S)
+            if place.error is None and place.offset >= 0
+        }
+    finally:
+        consumer.close()
 
 
 def records(

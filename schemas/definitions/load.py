@@ -26,6 +26,22 @@ class Definitions:
     mappings: Mapping[str, MappingSpec]
     problems: tuple[Problem, ...] = ()
     folder: Path = field(default_factory=Path)  # where relative files of references start
+    reads: Mapping[str, str] = field(default_factory=dict)  # mapping file → source in its `from`
+
+    def errors_about(self, source: str) -> tuple[Problem, ...]:
+        """Errors of the source's file and of mapping files that read it, or may: a file that does
+        not say what it reads is not taken for another source's."""
+        spec = self.sources.get(source)
+        mine = {spec.file} if spec else set()
+        return tuple(
+            problem
+            for problem in self.errors
+            if problem.file in mine
+            or (
+                problem.file.startswith("mappings/")
+                and self.reads.get(problem.file, source) == source
+            )
+        )
 
     @property
     def errors(self) -> tuple[Problem, ...]:
@@ -191,4 +207,9 @@ def _load(folder: Path, files: Iterable[Path]) -> Definitions:
         {name: spec for name, spec in loader.mappings.items() if spec.file not in failed},
         tuple(sorted(problems, key=lambda one: (one.file, one.line, one.column))),
         folder,
+        {
+            reader.file: named.raw.partition("/")[0]
+            for reader, root in loader.files
+            if isinstance(named := root.get("from"), ScalarNode)
+        },
     )

@@ -91,8 +91,10 @@ def _check_source(
     at = fields.entry("from").value
     if spec.source not in sources:
         near = closest(spec.source, sources)
+        known = ", ".join(sources)
+        advice = f"It is one of {known}." if known else "No file in `sources/` could be read."
         reader.note(
-            at, f'there is no source "{spec.source}"', f"Did you mean `{near}`?" if near else ""
+            at, f'there is no source "{spec.source}"', f"Did you mean `{near}`?" if near else advice
         )
         return
     source = sources[spec.source]

@@ -173,6 +173,13 @@ def _path(reader: Reader, node: Node, text: str, column_type: ColumnType) -> Pat
 def _values(reader: Reader, node: Node, column_type: ColumnType) -> Mapping[Constant, Constant]:
     """A list of allowed values, or a map from the provider's values to stored ones."""
     if isinstance(node, ListNode):
+        if not node.items:
+            raise reader.refuse(
+                node,
+                "nothing is in this list, so every record would be quarantined",
+                "Write the values that may come, such as `values: [open, closed]`, or leave the "
+                "key out.",
+            )
         return {one: one for one in reader.list_of(lambda item: _plain(reader, item))(node)}
     entries = reader.map(node, "values").entries.values()
     return {

@@ -124,7 +124,9 @@ class Reader:
             and not isinstance(node.value, bool)
         ):
             return node.value
-        raise self.refuse(node, "a whole number is needed here")
+        raise self.refuse(
+            node, "a whole number is needed here", "Write digits only, such as `100`."
+        )
 
     def at_least(self, least: int) -> Callable[[Node], int]:
         """A reader of whole numbers."""

@@ -190,8 +190,10 @@ def test_a_mistake_in_a_source(tmp_path: Path, old: str, new: str, message: str)
 
 MAPPING_MISTAKES = [
     ("version: 1", "version: 0", "0 is too small"),
+    ("version: 1", "version: one", "Write digits only"),
     ("from: shop/orders", "from: shop", "a mapping reads one stream"),
-    ("from: shop/orders", "from: shp/orders", 'there is no source "shp"'),
+    ("from: shop/orders", "from: shp/orders", 'Did you mean `shop`?'),
+    ("from: shop/orders", "from: crm/orders", "It is one of shop."),
     ("from: shop/orders", "from: shop/order", 'shop has no stream "order"'),
     ("table: orders", "table: Orders", "cannot name a table or column"),
     ("key: id", "key: idd", "has no column idd"),
@@ -218,6 +220,7 @@ MAPPING_MISTAKES = [
     ("id: text", "id: text\n  x: a.b", '"a.b" has no type'),
     ("id: text", "id: text\n  x: observation.tenan::text", "Write `tenant`?"),
     ("id: text", "id: text\n  x: {path: a.b::text, type: text}", "a path in a map has no type"),
+    ("id: text", "id: text\n  x: {type: text, values: []}", "every record would be quarantined"),
     ("id: text", "id: text\n  x: {type: smallint, values: {a: one}}", "no value of type smallint"),
     ("id: text", "id: text\n  x: {type: text, unknown: keep}", "nothing is unknown"),
     ("id: text", "id: text\n  x: {type: text, from: unix_s}", "`from` is for times"),

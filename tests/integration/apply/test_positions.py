@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 
 import psycopg
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
-from confluent_kafka.admin import AdminClient
 
 from apply.batch import Batch, Part
 from apply.claim import LIVE
@@ -198,23 +196,18 @@ def test_mirrored_offsets_follow_the_sink(scene: Scene) -> None:
     scene.put(page([account(1)]))
     with scene.applying():
         scene.settle()
-    admin = AdminClient({"bootstrap.servers": scene.lane.kafka})
-    group = scene.settings.apply_group
-    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
-    offsets = {p.partition: p.offset for p in found.result(10).topic_partitions}
+    found = mirrored(scene.settings, scene.settings.partitions)
     number = scene.partition("crm/accounts/north")
-    assert offsets[number] == scene.value(
+    assert found[number].offset == scene.value(
         "SELECT next_offset_to_apply FROM gapless.position WHERE partition = %s", number
     )
 
 
 def test_kafka_hears_why_apply_waits_and_that_it_goes_on(scene: Scene) -> None:
-    admin = AdminClient({"bootstrap.servers": scene.lane.kafka})
     number = scene.partition("crm/accounts/north")
 
     def pause() -> Pause | None:
-        settings = scene.settings
-        found = mirrored(admin, settings.apply_group, settings.observations).get(number)
+        found = mirrored(scene.settings, scene.settings.partitions).get(number)
         return found.pause if found else None
 
     scene.put(page([account(1)]))

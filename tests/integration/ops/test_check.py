@@ -84,6 +84,31 @@ def test_a_definition_that_is_wrong_says_where(environment: dict[str, str]) -> N
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("written", "instead", "said"),
+    [
+        ("version: 1", "version: one", "mappings/normalized_accounts.yaml:4:10"),
+        ("demo_crm/accounts", "demo_crm/account", "mappings/normalized_accounts.yaml:5:7"),
+        ("key: [", "key: [[", "mappings/normalized_accounts.yaml:"),
+    ],
+)
+def test_a_mapping_of_the_source_that_is_wrong(
+    environment: dict[str, str], written: str, instead: str, said: str
+) -> None:
+    file = Path(environment["GAPLESS_DEFINITIONS"]) / "mappings/normalized_accounts.yaml"
+    file.write_text(file.read_text().replace(written, instead, 1))
+    done = run(environment, "check", "demo_crm")
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_a_mapping_of_another_source_that_is_wrong(environment: dict[str, str]) -> None:
+    file = Path(environment["GAPLESS_DEFINITIONS"]) / "mappings/normalized_accounts.yaml"
+    file.write_text(file.read_text().replace("version: 1", "version: one"))
+    done = run(environment, "check", "demo_pipeline", "--offline")
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_source_that_is_not_there(environment: dict[str, str]) -> None:
     done = run(environment, "check", "demo")
     assert done.returncode == 2
