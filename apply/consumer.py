@@ -38,6 +38,12 @@ _GONE = (
     KafkaError._AUTO_OFFSET_RESET,
     KafkaError._LOG_TRUNCATION,
 )
+_TOPIC_GONE = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.UNKNOWN_TOPIC_ID,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+)
 
 
 @dataclass(slots=True)
@@ -75,7 +81,8 @@ class Reader:
         self._topic = settings.observations
         self._records = settings.batch_records
         self._decoder, self._inbox, self._hit, self._pause_s = decoder, inbox, hit, pause_s
-        self._properties = {**config.reader(settings, role), "error_cb": _noted}
+        self._topic_gone = threading.Event()
+        self._properties = {**config.reader(settings, role), "error_cb": self._told}
         self._consumer = Consumer(self._properties)
         self._commands: queue.SimpleQueue[Opening | _Close] = queue.SimpleQueue()
         self._reading: dict[int, Opening] = {}
@@ -129,6 +136,11 @@ class Reader:
             self._consumer.close()
 
     def _turn(self) -> None:
+        if self._topic_gone.is_set():
+            # Another topic of that name may come, where these positions mean nothing.
+            self._topic_gone.clear()
+            self._begin_again()
+            self._inbox.put_event(ReaderFailed("Kafka no longer knows the topic"))
         self._obey()
         if not self._reading:
             if self._batch.parts:
@@ -270,10 +282,17 @@ class Reader:
         if self._batch.parts:
             self._cut(drained=False)
 
+    def _told(self, error: KafkaError) -> None:
+        if error.code() in _TOPIC_GONE:
+            self._topic_gone.set()
+        _noted(error)
+
     def _fault(self, error: KafkaError, opening: Opening | None) -> None:
         if opening is not None and error.code() in _GONE:
             self._drop(frozenset([opening.partition]))
             self._inbox.put_event(ReadFault(opening.partition, opening.session, error.str()))
+        elif error.code() in _TOPIC_GONE:
+            self._topic_gone.set()
         elif error.fatal():
             raise KafkaException(error)
         else:

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from apply.claim import Position
-from apply.inbox import CheckFailed, Inbox, LogChecked, LogFault
+from apply.inbox import CheckFailed, Inbox, LogChecked, LogFault, ReaderFailed
 from schemas.log import config
 from schemas.log.reader import LogUnavailable, OffsetGone, PartitionReader
 from schemas.settings import Settings
@@ -129,6 +129,19 @@ class Checks:
         except Exception as error:
             _log.warning("log not checked", partition=position.partition, error=str(error))
             self._inbox.put_event(CheckFailed(position, str(error)))
+
+    def look(self, known: frozenset[str]) -> None:
+        """A ReaderFailed comes if the topic is another one than those that are read."""
+        self._pool.submit(self._look, known)
+
+    def _look(self, known: frozenset[str]) -> None:
+        try:
+            found = topic_id(self._settings, admin=self._admin)
+        except Exception as error:
+            _log.debug("topic not looked at", error=str(error))  # the next look may tell
+            return
+        if known != {found}:
+            self._inbox.put_event(ReaderFailed(f"the topic's id is {found} now"))
 
     def stop(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

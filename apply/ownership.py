@@ -36,6 +36,8 @@ _POSITION = load("position")
 _SNAPSHOTS = load("snapshots")
 _HALTED_S = 2.0
 _CHECK_AGAIN_S = 2.0
+_LOOK_AGAIN_S = 10.0
+"""How long a topic made anew may be read before it is noticed; a new generation begins at its start."""
 _READ_FAULTS_MAX = 3
 _DRAIN_S = 5.0
 UNKNOWN_SCHEMA = "unknown_schema"
@@ -53,6 +55,7 @@ class Ownership:
         self._wanted: set[int] = set()
         self._claim_at: dict[int, float] = {}
         self._check_at: dict[int, float] = {}
+        self._look_at = 0.0
         self._sessions: dict[int, int] = {}
         self._session = 0
         self._halted: set[int] = set()
@@ -92,6 +95,7 @@ class Ownership:
     def due(self, now: float) -> None:
         """Claims and checks that are due, `now` on a monotonic clock. Raises SinkFault."""
         self._now = now
+        self._look(now)
         for partition, at in list(self._claim_at.items()):
             if at <= now:
                 self._take_over(partition)
@@ -157,6 +161,17 @@ class Ownership:
         position = self._store.positions.get(partition)
         if position is not None:
             self._checks.submit(position, self._known_topic_id(partition))
+
+    def _look(self, now: float) -> None:
+        """A topic made anew under a reader is read on where the old one ended, without an error."""
+        if now < self._look_at or not self._sessions:
+            return
+        self._look_at = now + _LOOK_AGAIN_S
+        known: dict[int, str] = {}
+        for number, _, topic_id, _ in self._store.connection.execute(_POSITION["generations"]):
+            known.setdefault(number, str(topic_id))
+        if read := frozenset(known[number] for number in self._sessions if number in known):
+            self._checks.look(read)
 
     def _known_topic_id(self, partition: int) -> str | None:
         for number, _, topic_id, _ in self._store.connection.execute(_POSITION["generations"]):

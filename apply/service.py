@@ -15,6 +15,7 @@ from types import FrameType
 
 import psycopg
 import structlog
+from psycopg.conninfo import conninfo_to_dict
 
 from apply import metrics
 from apply.chores import Chores
@@ -55,7 +56,12 @@ INTERNAL = 70
 
 
 def run(settings: Settings, definitions: Definitions, *, hit: Hit = failpoints.none) -> int:
-    """Apply the log to Postgres until SIGTERM or SIGINT. Returns an exit code."""
+    """Apply the log to Postgres until SIGTERM or SIGINT. Returns an exit code.
+
+    Raises OSError if the metrics' port is taken, psycopg.ProgrammingError for settings that name no
+    database: waiting cures neither.
+    """
+    conninfo_to_dict(settings.postgres)
     stop = threading.Event()
     _on_signals(stop)
     metrics.expose(settings.metrics_port)

@@ -9,10 +9,10 @@ import hashlib
 from dataclasses import dataclass, replace
 
 from ingest.exchange import Access, Got
-from ingest.http import parsed
+from ingest.http import FetchRefused, parsed
 from ingest.observe import Cut, Origin, cut, observations
 from ingest.plans.cursor import CursorPlan
-from ingest.plans.opaque import keep
+from ingest.plans.opaque import give, keep
 from ingest.plans.protocol import Ask, Listing, Now, Page, Plan, Stall, Step
 from ingest.plans.ranges import to_us
 from ingest.reading import Read, empty_page, leads_into_records, next_of, page_of, parents_of
@@ -72,7 +72,10 @@ class Reader:
     def unsplittable(
         self, asked: Asked, source_epoch: int
     ) -> tuple[Step, tuple[Observation, ...]] | None:
-        """The whole body as one slot, if a header says where to go on; None: nothing does."""
+        """The whole body as one slot, if a header says where to go on; None: nothing does.
+
+        Raises Unsplittable where something else that the body says is needed too.
+        """
         got, pages = asked.got, asked.spec.request.pages
         if asked.ask.probe or asked.ask.listing or pages is None or pages.next is None:
             return None
@@ -141,6 +144,8 @@ class Reader:
         pages = spec.request.pages
         if found is None or pages is None or pages.turn is not Turn.LINK:
             return found
+        if not isinstance(give(found), str):
+            raise FetchRefused("the next link is no text")
         link = self._access.http.within(found, got.url)
         return self._access.secrets.scrubber.hidden(link)
 

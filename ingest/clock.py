@@ -15,6 +15,8 @@ SLACK_US = 5 * SECOND_US
 """How far the local clock may be off while no answer has been seen."""
 SAMPLES = 16
 """Only so many answers count, so that a clock that was set right is believed again."""
+FAR_US = 60 * SECOND_US
+"""Clocks that are kept right differ by less."""
 
 
 class ServerClock:
@@ -29,6 +31,14 @@ class ServerClock:
     def known(self) -> bool:
         """Whether any answer has told the time."""
         return bool(self._low)
+
+    def far_off(self) -> bool:
+        """Whether the estimate is far from the local clock."""
+        return bool(self._low) and abs(min(self._low)) > FAR_US
+
+    def agrees(self) -> bool:
+        """Whether the newest answer says about what the estimate does."""
+        return bool(self._low) and self._low[-1] - min(self._low) <= FAR_US
 
     def observe(self, requested_at: int, received_at: int, server_time: int) -> None:
         """An answer asked and received at these local times said `server_time` (`Date` less `Age`).

@@ -17,7 +17,7 @@ import structlog
 from ingest import metrics
 from ingest.auth import Credential, Proof
 from ingest.budget import Deadline
-from ingest.clock import ServerClock
+from ingest.clock import FAR_US, SAMPLES, ServerClock
 from ingest.http import Fetched, FetchFailed, FetchRefused, Http, parsed
 from ingest.limits import Limiter
 from ingest.plans.protocol import Refusal, Stall
@@ -38,6 +38,7 @@ _REFUSALS = {
     Action.SPLIT_INTERVAL: Refusal.SPLIT,
     Action.SOURCE_GAP: Refusal.GAP,
 }
+_WITNESSES = 4
 _GATEWAY_TIMEOUT = 504
 _OVERLOADED = (429, 503)
 
@@ -287,15 +288,45 @@ def _help_for(error: Exception) -> str:
 
 
 async def learn_clock(access: Access) -> None:
-    """Ask once for nothing but the time, so that no interval ends in the provider's future."""
+    """Ask once for nothing but the time, so that no interval ends in the provider's future.
+
+    What one answer alone says may come from a node whose clock is wrong: a time far from ours is
+    believed when several say so.
+    """
     if access.clock.known or access.asked_time:
         return
     access.asked_time = True
+    for _ in range(_WITNESSES):
+        if not await _ask_time(access) or not access.clock.far_off():
+            return
+
+
+async def doubt_clock(access: Access) -> bool:
+    """Nothing was left to ask although the local clock has gone on: ask for the time again.
+
+    Whether the answer is another one now.
+
+    One answer with a time long past would otherwise hold every poll up, and with the polls the
+    answers that show it was wrong.
+    """
+    now = access.now_us()
+    before = access.clock.now(now).server
+    if now - before < FAR_US:
+        return False
+    for _ in range(SAMPLES):
+        if not await _ask_time(access) or access.clock.agrees():
+            break
+    return access.clock.now(now).server - before > FAR_US
+
+
+async def _ask_time(access: Access) -> bool:
     try:
         async with access.limiter.turn():
             found = await access.http.fetch("HEAD", access.http.base_url)
     except (FetchFailed, FetchRefused) as error:
         _log.info("the provider did not tell its time", source=access.source, error=str(error))
-        return
-    if found.server_time is not None:
-        access.clock.observe(found.requested_at, found.received_at, found.server_time)
+        return False
+    if found.server_time is None:
+        return False
+    access.clock.observe(found.requested_at, found.received_at, found.server_time)
+    return True

@@ -16,7 +16,7 @@ from msgspec.structs import replace as changed
 from ingest.answers import Asked, Reader, Stale
 from ingest.control import is_paused
 from ingest.emission import Emission, Emit, StreamState
-from ingest.exchange import Access, Exchange, Got, Outcome, WaitUntil, learn_clock
+from ingest.exchange import Access, Exchange, Got, Outcome, WaitUntil, doubt_clock, learn_clock
 from ingest.http import FetchRefused
 from ingest.plans.protocol import Ask, Now, Plan, Refusal, Stall, Step
 from ingest.requests import Request, placeholder_values, request_for
@@ -75,6 +75,7 @@ class PartitionPoller:
         self._begun: set[str] = set()
         self._unreadable = 0
         self._fresh = False
+        self._asked = False
         self._scrubbed: Callable[[str], str] = str
 
     @property
@@ -111,6 +112,13 @@ class PartitionPoller:
         self._scrubbed = access.secrets.scrubber.text
         await learn_clock(access)
         reader = Reader(self.partition_id, access, self._record_max_bytes)
+        self._asked, held = False, dict(self._held)
+        await self._ask_all(access, reader, emit)
+        if not self._asked and await doubt_clock(access):
+            self._held = held
+            await self._ask_all(access, reader, emit)
+
+    async def _ask_all(self, access: Access, reader: Reader, emit: Emit) -> None:
         while (plan := self._choose()) is not None:
             if plan.name not in self._begun:
                 self._begun.add(plan.name)
@@ -151,6 +159,7 @@ class PartitionPoller:
             return True
         if isinstance(ask, Step):
             return await self._take(plan, ask, (), emit)
+        self._asked = True
         spec = self._stream.asked(plan.name, listing=ask.listing)
         try:
             values = placeholder_values(ask, spec, self._tenant, access.secrets.get)
@@ -207,7 +216,7 @@ class PartitionPoller:
                 await asyncio.sleep(backoff_s(self._unreadable, 0.5))
                 return True
             self._unreadable = 0
-            slot = reader.unsplittable(asked, epoch) if isinstance(error, Unsplittable) else None
+            slot = _whole_as_a_slot(error, asked, epoch, reader)
             if slot is None:
                 return await self._stall(plan, _no_page(error, asked.got), emit)
             step, logged = slot
@@ -295,6 +304,17 @@ class PartitionPoller:
 
     def _now(self, access: Access) -> Now:
         return access.clock.now(self._now_us())
+
+
+def _whole_as_a_slot(
+    error: Exception, asked: Asked, epoch: int, reader: Reader
+) -> tuple[Step, tuple[Observation, ...]] | None:
+    if not isinstance(error, Unsplittable):
+        return None
+    try:
+        return reader.unsplittable(asked, epoch)
+    except Unsplittable:
+        return None
 
 
 def _no_page(error: Exception, got: Got) -> Stall:

@@ -7,18 +7,19 @@ bound whatever is sent. Retrying and judging are the callers' duty.
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
-import orjson
 from yarl import URL
 
 US = 1_000_000
@@ -30,6 +31,10 @@ _DROPPED_HEADERS = frozenset(
 )
 CONNECT_S = 10.0
 """A server that does not even accept the connection in this time is not slow, it is away."""
+# Providers forget to escape these in links; sent as they are they break the request line.
+_NOT_IN_URLS = re.compile(r"[^\x21-\x7e]+")
+_AGE_MAX_S = 2**31
+"""What RFC 9111 lets a cache say at most; more would leave the range of times."""
 HEADER_BYTES_MAX = 16_384
 """Longer than any header the parser lets pass, so that a token in one is never cut."""
 
@@ -66,10 +71,20 @@ class Fetched:
 
 
 def parsed(body: bytes) -> Any:
-    """The body as JSON, None if it is none: for paths and rules; records are split from the bytes."""
+    """The body as JSON, None if it is none: for paths and rules; records are split from the bytes.
+
+    As tolerant as the splitter: a NaN or a bad byte beside a token must not hide the token. Bytes
+    that are no UTF-8 become lone surrogates, so that whoever keeps a value can tell. Whole numbers
+    stay exact, however long: tokens go back unchanged.
+    """
+    content = body[3:] if body[:3] == b"\xef\xbb\xbf" else body
     try:
-        return orjson.loads(body[3:] if body[:3] == b"\xef\xbb\xbf" else body)
-    except (orjson.JSONDecodeError, RecursionError):
+        return msgspec.json.decode(content)
+    except (msgspec.MsgspecError, RecursionError):
+        pass
+    try:
+        return json.loads(content.decode("utf-8", "surrogateescape"), strict=False)
+    except (ValueError, RecursionError):
         return None
 
 
@@ -77,9 +92,13 @@ def origin_of(url: str) -> tuple[str, str | None, int | None]:
     """Scheme, host and port: what credentials may be sent to. Raises FetchRefused for no URL."""
     try:
         found = URL(url)
+        return found.scheme, found.host, found.port  # a port out of range shows only here
     except ValueError:
         raise FetchRefused("a link that is no URL") from None
-    return found.scheme, found.host, found.port
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return quote(found[0], safe="")
 
 
 def _nothing() -> None:
@@ -130,15 +149,17 @@ class Http:
     def within(self, link: str, at: str | None = None) -> str:
         """An absolute or relative link as an absolute one. Raises FetchRefused for another origin."""
         try:
-            found = URL(at or self.base_url + "/").join(URL(link, encoded=True))
+            target = URL(_NOT_IN_URLS.sub(_escaped, link), encoded=True)
+            found = URL(at or self.base_url + "/").join(target)
+            whole = str(found)
         except (ValueError, TypeError):
             raise FetchRefused("the next link is no URL") from None
-        if origin_of(str(found)) != self._origin:
+        if origin_of(whole) != self._origin:
             raise FetchRefused(
                 f"the next link leads to {found.scheme}://{found.host}:{found.port}, another origin "
                 "than base_url; credentials are not sent there"
             )
-        return str(found)
+        return whole
 
     async def fetch(
         self,
@@ -318,16 +339,26 @@ def _headers(found: Mapping[str, str]) -> dict[str, str]:
         lower = name.lower()
         if lower in _DROPPED_HEADERS:
             continue
+        value = _text(value)
         value = f"{kept[lower]}, {value}" if lower in kept else value
         kept[lower] = value[:HEADER_BYTES_MAX]
     return kept
+
+
+def _text(value: str) -> str:
+    """A header's value as text that can be stored; what is no UTF-8 is Latin-1, as HTTP says."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "surrogateescape").decode("latin-1")
+    return value
 
 
 def _server_time(headers: Mapping[str, str]) -> int | None:
     """`Date` less `Age`: when the origin made the answer, not when a cache sent it."""
     try:
         made = parsedate_to_datetime(headers["date"]).timestamp()
-        age = max(0, int(headers.get("age", "0").split(",")[0]))
+        age = min(max(0, int(headers.get("age", "0").split(",")[0])), _AGE_MAX_S)
     except (KeyError, ValueError, TypeError, IndexError, OverflowError):
         return None
     return int((made - age) * US)

@@ -124,6 +124,7 @@ class Owner:
                 restored=len(restored.states),
                 heals=restored.heal,
             )
+            self._say_unpolled(restored)
             ownership = Ownership(self.partition, self._around, self.pollers, log, restored)
             self._ownership = ownership
             try:
@@ -142,6 +143,17 @@ class Owner:
             log.abandon()
             _log.info("producer not closed in order", partition=self.partition, error=str(error))
         _log.info("released", partition=self.partition)
+
+    def _say_unpolled(self, restored: Restored) -> None:
+        """Also what another deployment polls that shares the prefix by mistake: it looks alive here."""
+        unpolled = sorted(set(restored.states) - set(self.pollers))
+        if unpolled:
+            _log.warning(
+                "the log knows what no definition of this worker names: nobody polls it",
+                partition=self.partition,
+                number=len(unpolled),
+                first=unpolled[0],
+            )
 
     async def _unless_stopped(self, work: Coroutine[None, None, Restored]) -> Restored | None:
         """None when told to stop meanwhile: nothing is fetched yet, so nobody has to wait."""

@@ -6,17 +6,16 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
-import orjson
 
 from ingest.http import parsed
 from ingest.plans.opaque import keep
 from ingest.plans.protocol import Ask, Now, Page, Parent, Position
 from ingest.responses import Answer
-from ingest.split import Split
+from ingest.split import Split, Unsplittable
 from schemas.definitions.paths import MISSING, Path, Root, Step, find
 from schemas.definitions.source import (
     CursorSpec,
@@ -51,17 +50,18 @@ class Read:
 def next_of(answer: Answer, spec: PlanSpec) -> str | None:
     """The next token as text that `give` turns back, or the next link as it stands; None if none.
 
-    An empty token is none: providers end their pages so.
+    An empty token is none: providers end their pages so. Raises Unsplittable where it cannot be
+    told whether there is one.
     """
     pages = spec.request.pages
     if pages is None or pages.next is None:
         return None
     if pages.next.root is Root.HEADER and pages.next.steps == ("link",):
         return link_next(answer.headers.get("link", ""))
-    value = answer.value(pages.next)
+    value = _told(answer, pages.next)
     if value is MISSING or value in (None, "", False):
         return None
-    return keep(value)
+    return _storable(value, pages.next)
 
 
 def link_next(header: str) -> str | None:
@@ -95,8 +95,8 @@ def page_of(read: Read, ask: Ask, spec: PlanSpec, next_page: str | None) -> Page
         at=read.at,
         parts=read.parts,
         next=next_page,
-        ended=declared_end and pages.end.matches(read.answer.value),  # type: ignore[union-attr]
-        total=_whole(read.answer.value(pages.total)) if pages and pages.total else None,
+        ended=declared_end and pages.end.matches(partial(_told, read.answer)),  # type: ignore[union-attr]
+        total=_whole(_told(read.answer, pages.total)) if pages and pages.total else None,
         cursor=_cursor(read.answer, spec),
         last_id=ids.last() if pages is not None and pages.turn is Turn.LAST_ID else None,
         content=_content(read.split.records),
@@ -131,7 +131,8 @@ def parents_of(found: Split, spec: ParentSpec) -> list[Parent]:
         named = raw if id_ is None else id_.encode("utf-8", "surrogatepass")
         key = hashlib.blake2b(named, digest_size=8).hexdigest()
         fields = {name: find((name,), record) for name in spec.fields}
-        parents.append((key, {n: v for n, v in fields.items() if isinstance(v, _SCALARS)}))
+        kept = {n: v for n, v in fields.items() if isinstance(v, _SCALARS) and _is_text(keep(v))}
+        parents.append((key, kept))
     return parents
 
 
@@ -147,7 +148,10 @@ class _Ids:
     def last(self) -> str | None:
         if not self._raw:
             return None
-        return _kept(finder(self._spec.request.id.steps)(self._raw[-1]))
+        value = finder(self._spec.request.id.steps)(self._raw[-1])
+        if value is MISSING or value is None:
+            return None
+        return _storable(value, self._spec.request.id)
 
     def ids(self) -> Sequence[int]:
         return [hash(one) for one in self._ids()]
@@ -223,7 +227,11 @@ def finder(steps: tuple[Step, ...]) -> Callable[[bytes], Any]:
 
 
 def _kept(value: Any) -> str | None:
-    return None if value is MISSING or value is None else keep(value)
+    """Its text for the checkpoint; None for none, and for what could not be stored."""
+    if value is MISSING or value is None:
+        return None
+    kept = keep(value)
+    return kept if _is_text(kept) else None
 
 
 def _content(records: list[bytes]) -> int:
@@ -234,18 +242,38 @@ def _content(records: list[bytes]) -> int:
 
 
 def _value(record: bytes) -> Any:
-    try:
-        return orjson.loads(record)
-    except orjson.JSONDecodeError:
-        found = parsed(record.decode("utf-8", "replace").encode())
-        return MISSING if found is None else found
+    found = parsed(record)
+    return MISSING if found is None else found
 
 
 def _cursor(answer: Answer, spec: PlanSpec) -> str | None:
     if not isinstance(spec, CursorSpec):
         return None
-    value = answer.value(spec.next)
-    return None if value is MISSING or value is None or value == "" else keep(value)
+    value = _told(answer, spec.next)
+    return None if value is MISSING or value is None or value == "" else _storable(value, spec.next)
+
+
+def _told(answer: Answer, path: Path) -> object:
+    """What an answer says of its pages. A body that cannot be read does not say that none follow."""
+    if path.root is Root.BODY and answer.body is None:
+        raise Unsplittable(f"what stands around its records cannot be read, and so not {path.text}")
+    return answer.value(path)
+
+
+def _storable(value: object, path: Path) -> str:
+    """Its text for the checkpoint; bytes that are no text could neither be stored nor sent back."""
+    kept = keep(value)
+    if not _is_text(kept):
+        raise Unsplittable(f"{path.text} holds bytes that are no UTF-8")
+    return kept
+
+
+def _is_text(kept: str) -> bool:
+    try:
+        kept.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _whole(value: object) -> int | None:

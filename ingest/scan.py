@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# Possessive: a string of megabytes is matched in one stride, with nothing kept to go back to.
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _BARE = re.compile(rb"[-+.0-9A-Za-z]+")
-_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]|"', re.DOTALL)
+_STRUCTURE = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]|"', re.DOTALL)
 _PAIRS = {ord("{"): ord("}"), ord("["): ord("]")}
 
 Span = tuple[int, int]

@@ -20,7 +20,7 @@ BOM = b"\xef\xbb\xbf"
 RECORD_OVERHEAD_BYTES = 8
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 # What stands before a member's value: a comma, the key, a colon.
-_KEY = re.compile(rb'[ \t\r\n]*,?[ \t\r\n]*"(?:[^"\\]|\\.)*"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+_KEY = re.compile(rb'[ \t\r\n]*,?[ \t\r\n]*"(?:[^"\\]++|\\.)*+"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _array = msgspec.json.Decoder(list[msgspec.Raw])
 
 Step = str | int
@@ -132,9 +132,26 @@ def _located(content: bytes, steps: Sequence[Step]) -> scan.Span:
 
 
 def _lines(body: bytes) -> Split:
+    """One record per line. A bad line costs itself; a body of none but bad ones is no page, and
+    neither is one whose last line breaks off: what followed would be missing without a trace.
+    """
     content = body[len(BOM) :] if body[:3] == BOM else body
-    records = [line.strip() for line in content.split(b"\n")]
-    return Split(b"", [record for record in records if record])
+    records = [record for line in content.split(b"\n") if (record := line.strip())]
+    if records and not any(map(_closed, records)):
+        raise Unsplittable("no line of it is a JSON object or list")
+    if records and not content.endswith(b"\n") and not _closed(records[-1]):
+        raise Unsplittable("its last line breaks off")
+    return Split(b"", records)
+
+
+def _closed(line: bytes) -> bool:
+    """Whether it is one value whose brackets close; most are told by the first look."""
+    if line[:1] not in (b"{", b"["):
+        return False
+    try:
+        return scan.value_end(line, 0) == len(line)
+    except scan.NotJson:
+        return False
 
 
 def _shown(steps: Sequence[Step]) -> str:

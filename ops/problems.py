@@ -5,6 +5,7 @@ What is not expected here is a fault of the program: it keeps its traceback and 
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
@@ -43,6 +44,13 @@ def explain(error: BaseException, settings: Settings | None) -> Problem | None:
     """What to say about `error`; None for what is not expected."""
     if isinstance(error, Stop):
         return error.problem
+    if isinstance(error, OSError) and error.errno in (errno.EADDRINUSE, errno.EACCES):
+        if settings is not None and settings.metrics_port and error.filename is None:
+            return Problem(
+                f"metrics cannot be served on GAPLESS_METRICS_PORT={settings.metrics_port}: "
+                f"{error.strerror}. Name a free port, one for each process.",
+                REFUSED,
+            )
     for link in _chain(error):
         found = _own(link) or _postgres(link, settings) or _kafka(link, settings)
         if found is not None:
@@ -105,6 +113,13 @@ def _postgres(error: BaseException, settings: Settings | None) -> Problem | None
         )
     if isinstance(error, errors.InsufficientPrivilege):
         return Problem(f"{where}: {_first_line(error)}. Grant it to this account.", UNREACHABLE)
+    if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
+        # what the parser says of it may quote a password
+        return Problem(
+            "GAPLESS_POSTGRES is no connection string. Write it as "
+            "postgresql://user@host:5432/database; a password may stand in PGPASSWORD.",
+            USAGE,
+        )
     text = str(error)
     if "authentication failed" in text or "no password supplied" in text:
         return Problem(
@@ -156,7 +171,10 @@ def _first_line(error: BaseException) -> str:
 
 def without_password(dsn: str) -> str:
     """A connection string that may be shown."""
-    parts = urlsplit(dsn)
+    try:
+        parts = urlsplit(dsn)
+    except ValueError:
+        return "Postgres"
     if not parts.scheme:
         kept = [word for word in dsn.split() if not word.startswith("password=")]
         return " ".join(kept)

@@ -65,7 +65,9 @@ class Settings(BaseSettings):
     )
     tick_s: float = Field(8 * 3600, gt=0, description="interval of tick records per log partition")
     batch_records: int = Field(5_000, ge=1, description="records per transaction of apply")
-    metrics_port: int = Field(0, ge=0, description="of Prometheus metrics; 0 turns them off")
+    metrics_port: int = Field(
+        0, ge=0, le=65_535, description="of Prometheus metrics; 0 turns them off"
+    )
     log_json: bool = Field(False, description="structured logs as JSON lines")
     failpoints: str = Field("", description="for tests: name=action;…")
     mark_deadline_s: float = Field(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import orjson
+import msgspec
 
 from ingest.exchange import Access, Exchange, Got, WaitUntil
 from ingest.http import FetchRefused, parsed
@@ -189,6 +189,6 @@ def _time_reader(spec: PlanSpec) -> Callable[[bytes], tuple[int | None, int]]:
 
 def _value(raw: bytes) -> Any:
     try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, RecursionError):
         return parsed(raw.decode("utf-8", "replace").encode())

@@ -130,7 +130,10 @@ def _read_note(folder: Path) -> Addresses | None:
         value = json.loads(_note(folder).read_text())
     except FileNotFoundError:
         return None
-    return Addresses(kafka=value["kafka"], postgres=value["postgres"])
+    found = Addresses(kafka=value["kafka"], postgres=value["postgres"])
+    if not all(type(value[name]) is str and value[name] for name in ("kafka", "postgres")):
+        raise ValueError(f"{_note(folder)} is damaged")
+    return found
 
 
 def write_note(folder: Path, addresses: Addresses) -> None:
@@ -161,14 +164,22 @@ class Ports:
 
     def get(self, name: str, wanted: int | None = None) -> int:
         """The port with this name: the wanted one, else the one used before, else a free one."""
-        known: dict[str, int] = {}
-        if self._path.exists():
-            known = json.loads(self._path.read_text())
+        known = self._known()
         port = wanted or known.get(name) or free_port(set(known.values()))
         if known.get(name) != port:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_private(self._path, json.dumps({**known, name: port}) + "\n")
         return port
+
+    def _known(self) -> dict[str, int]:
+        """A damaged file costs the old ports, not the data."""
+        try:
+            found = json.loads(self._path.read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+        if not isinstance(found, dict):
+            return {}
+        return {n: p for n, p in found.items() if type(p) is int and 0 < p < 65_536}
 
 
 def free_port(taken: set[int] | None = None) -> int:

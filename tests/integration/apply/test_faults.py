@@ -159,6 +159,25 @@ def test_a_topic_made_anew_halts_and_goes_on_as_a_new_generation(
     assert rows == [("a-1", "77.00", 1), ("a-2", "10.50", 0), ("a-3", "10.50", 1)]
 
 
+def test_a_topic_made_anew_under_a_running_worker_halts_it_too(
+    make_scene: Callable[..., Scene],
+) -> None:
+    """Its positions mean nothing there: once the new topic is longer, they would skip its start."""
+    scene = make_scene(partitions=1)
+    scene.put(page([account(1)]), page([account(2)], number=2))
+    topic = scene.settings.observations
+    admin = AdminClient({"bootstrap.servers": scene.lane.kafka, "log_level": 0})
+    with scene.applying():
+        scene.settle()
+        admin.delete_topics([topic])[topic].result(30)
+        _create_again(admin, topic)
+        scene.put(*(page([account(n)], number=n, pass_="new") for n in range(1, 6)))
+        scene.until(HALTED, "topic_recreated")
+        accept_gap(scene.settings, 0, by="op", note="disaster", now=NOW)
+        scene.settle()
+    assert scene.value("SELECT count(*) FROM accounts WHERE _generation = 1") == 5
+
+
 def _create_again(admin: AdminClient, topic: str) -> None:
     def created() -> bool:
         try:

@@ -52,12 +52,16 @@ def stamp(seconds: float) -> str:
 
 @dataclass
 class Provider:
-    """Answers with `handler` and remembers every request; `date`: the clock it shows."""
+    """Answers with `handler` and remembers every request; `date`: the clock it shows.
+
+    `dates`: what it shows first, one answer each.
+    """
 
     handler: Handler
     requests: list[web.Request] = field(default_factory=list)
     url: str = ""
     date: str | None = None
+    dates: list[str] = field(default_factory=list)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if request.method == "HEAD":
@@ -66,8 +70,9 @@ class Provider:
             await request.read()
             self.requests.append(request)
             answer = await self.handler(request)
-        if self.date is not None:
-            answer.headers["Date"] = self.date
+        date = self.dates.pop(0) if self.dates else self.date
+        if date is not None:
+            answer.headers["Date"] = date
         return answer
 
     @property

@@ -183,6 +183,38 @@ def test_links_within_the_origin() -> None:
     assert http.within("/other?page=2") == "https://api.shop.example/other?page=2"
 
 
+def test_what_cannot_stand_in_a_request_line_is_escaped() -> None:
+    http = Http("https://api.shop.example/v2", timeout_s=1, body_max_bytes=1)
+    link = "/x?t=a b\r\nX: y&u=\u00e9&v=%20"
+    found = http.within(link)
+    assert found == "https://api.shop.example/x?t=a%20b%0D%0AX:%20y&u=%C3%A9&v=%20"
+
+
+def test_headers_are_text_that_can_be_stored() -> None:
+    async def main() -> Fetched:
+        async def raw(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(
+                b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Odd: caf\xe9 \xff\r\nX-Utf: \xc3\xa9\r\n"
+                b"Date: Thu, 01 Jan 2026 00:00:00 GMT\r\nAge: " + b"9" * 400 + b"\r\n\r\n{}"
+            )
+            await writer.drain()
+            writer.close()
+
+        listening = await asyncio.start_server(raw, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        http = Http(f"http://127.0.0.1:{port}", timeout_s=5, body_max_bytes=100)
+        async with listening:
+            found = await http.fetch("GET", http.url_of("/x"))
+        await http.close()
+        return found
+
+    found = asyncio.run(main())
+    assert found.headers["x-odd"] == "caf\u00e9 \u00ff"
+    assert found.headers["x-utf"] == "\u00e9"
+    assert found.server_time is not None and abs(found.server_time) < 2**62
+
+
 def test_cookies_are_dropped_and_a_token_in_a_header_stays_whole() -> None:
     async def handler(request: web.Request) -> web.Response:
         answer = web.Response(headers={"Next-Page": "x" * 4096})

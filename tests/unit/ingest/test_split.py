@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import resource
 
 import pytest
 from hypothesis import given
@@ -146,6 +147,14 @@ def test_missing_records_are_no_empty_page(body: bytes, steps: tuple[str, ...]) 
 def test_what_cannot_be_split_is_said(body: bytes) -> None:
     with pytest.raises(Unsplittable):
         split(body, ("items",))
+
+
+def test_a_long_text_costs_no_memory_beside_itself() -> None:
+    """A pattern that keeps a way back for every character takes a hundred times the text."""
+    record = b'{"x":"' + b"a" * 2_000_000 + b'","y":NaN}'
+    limit = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + 64 * 1024
+    assert split(b'{"items":[' + record + b"]}", ("items",)).records == [record]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < limit
 
 
 @given(st.lists(st.binary(max_size=60), max_size=30), st.integers(40, 200))
