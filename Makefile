@@ -13,7 +13,7 @@ WORKERS ?= 4
 # Seconds after which a single test is stopped.
 TIMEOUT_S ?= 180
 
-.PHONY: help demo test acceptance bench test-one lint format soak chaos lock clean
+.PHONY: help demo test acceptance bench test-one hunt lint format soak chaos lock clean
 
 help: ## shows this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' Makefile | while IFS=: read -r name text; do printf '  make %-11s %s\n' "$$name" "$$text"; done
@@ -57,6 +57,9 @@ bench: .venv/dev ## measures, prints a table and writes bench.json
 test-one: .venv/dev ## runs the tests that match: make test-one K=expression
 	@test -n "$(K)" || { echo 'usage: make test-one K=expression' >&2; exit 2; }
 	$(PYTEST) tests -k '$(K)' --timeout $(TIMEOUT_S)
+
+hunt: .venv/dev ## searches all properties with new random examples
+	GAPLESS_TEST_EXAMPLES=hunt $(PYTEST) tests/property tests/unit tests/contract -n $(WORKERS) --timeout 900
 
 lint: .venv/dev ## checks style, types and the directions of imports
 	$(BIN)/ruff check

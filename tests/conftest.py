@@ -6,6 +6,7 @@ Tests may run side by side: whatever they store lies in their lane, or on their 
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,11 +16,19 @@ import psycopg
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from ops.stack import Addresses, Stack
 from tests.stack import Desk, Servers, ask_desk, fresh_folder, has_desk
+
+# A run says the same twice, however busy the machine is; `make hunt` looks at new examples.
+_SLOW = [HealthCheck.too_slow]
+hypothesis.register_profile("test", derandomize=True, deadline=None, suppress_health_check=_SLOW)
+hypothesis.register_profile("hunt", deadline=None, suppress_health_check=_SLOW, print_blob=True)
+hypothesis.load_profile(os.environ.get("GAPLESS_TEST_EXAMPLES", "test"))
 
 _SERVERS = pytest.StashKey[Servers]()
 _DESK = pytest.StashKey[Desk]()

@@ -118,7 +118,7 @@ fields = st.dictionaries(
 @settings(
     max_examples=60,
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_every_draft_with_a_key_is_a_valid_mapping(
     tmp_path: Path, declared: dict[str, Any], data: st.DataObject
