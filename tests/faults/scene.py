@@ -125,7 +125,17 @@ class Scene:
         faults = self.judge.final()
         assert not faults, "\n".join(faults[:20])
         audit = self.workers.run("audit --json")
-        assert audit.returncode == 0, audit.stdout + audit.stderr
+        assert audit.returncode == 0, audit.stdout + audit.stderr + self.log_shown()
+
+    def log_shown(self) -> str:
+        """Every record of the observation topic by its key, and whether readers see it: evidence."""
+        topic = f"{self.lane.prefix}observations"
+        seen = {(r.partition, r.offset) for r in log.read(self.lane.kafka, topic)}
+        return "\n".join(
+            f"{r.partition}/{r.offset} {r.key} {r.type or 'tombstone'}"
+            + ("" if (r.partition, r.offset) in seen else " (not committed)")
+            for r in log.read(self.lane.kafka, topic, committed=False)
+        )
 
     def ends(self) -> dict[int, int]:
         """The last committed offset of each partition of the observation topic, plus one."""
