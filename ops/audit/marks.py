@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import msgspec
+
 from ops.audit.facts import MarkRow
 from ops.audit.findings import Findings
 from ops.audit.index import LogIndex
+from schemas.keys import mark_key
 from schemas.records import Mark, PassRange
 
 _UNSTORED = ("tick",)
@@ -20,7 +23,7 @@ def judge_marks(partition: int, index: LogIndex, findings: Findings) -> int:
     number = 0
     for offset, mark, cleared in index.marks():
         number += 1
-        if cleared is not None:
+        if cleared is not None or _snapshot_cleared(index, offset, mark):
             continue
         for fault in missing_pages(index, mark.partition_id, mark.plan, mark.scope, mark.passes):
             findings.add(
@@ -39,6 +42,19 @@ def judge_marks(partition: int, index: LogIndex, findings: Findings) -> int:
                 partition_id=mark.partition_id,
             )
     return number
+
+
+def _snapshot_cleared(index: LogIndex, offset: int, mark: Mark) -> bool:
+    """Whether the listing that this mark completes was cleared, begin mark and all.
+
+    A transaction that was cut short by a broker's end may leave pages and the mark of a pass
+    without their checkpoint: that listing is completed again by another pass, whose mark and
+    pages are the ones that are cleared later.
+    """
+    if mark.kind != "snapshot_complete":
+        return False
+    begin = msgspec.structs.replace(mark, kind="snapshot_begin", passes=[])
+    return index.tombstone(mark_key(begin), offset)
 
 
 def missing_pages(

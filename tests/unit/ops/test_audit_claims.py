@@ -312,3 +312,20 @@ def test_older_snapshots_expire_with_their_tombstones() -> None:
     put(found.log, 30, msgspec.structs.replace(old, scope="s2"))  # or the log does
     found.positions = [Position("live", 0, 0, 22, None, None)]
     assert found.kinds() == {}
+
+
+def test_a_mark_of_a_pass_that_was_made_again_expires_with_its_snapshot() -> None:
+    """A broker's end may leave a page and a complete mark without their checkpoint."""
+    found = world()
+    begin = Mark(kind="snapshot_begin", partition_id=OWNER, plan="snapshot", scope="s1", at=1)
+    listed = page("s1", "p", 1, 2, plan="snapshot")
+    named = [named_pass("p", 1, 1, 2)]
+    complete = msgspec.structs.replace(begin, kind="snapshot_complete", passes=named)
+    put(found.log, 14, begin)
+    put(found.log, 15, listed)
+    put(found.log, 16, complete)
+    key = next(r.key for r in found.log if r.offset == 15)
+    found.log.append(Logged(30, key, None))
+    assert found.kinds()["mark_without_pages"] == 1
+    found.log.append(Logged(31, mark_key(begin), None))
+    assert "mark_without_pages" not in found.kinds()
