@@ -17,7 +17,11 @@ import pytest
 from ops.stack import Addresses, Stack, running
 from tests.stack import fresh_folder
 
-_UP = "import typer; from ops.cli.up import up; typer.run(up)"
+# A run that was started in the background of a shell hands down that Ctrl-C is ignored.
+_UP = (
+    "import signal, typer; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    " from ops.cli.up import up; typer.run(up)"
+)
 
 
 @pytest.fixture
