@@ -78,12 +78,18 @@ def page_key_of(key: PageKey) -> str:
 
 
 def mark_key(mark: Mark) -> str:
-    """The key of a mark. A cumulative `caught_up` has one key per plan, all others are unique."""
+    """The key of a mark. A cumulative `caught_up` has one key per plan, all others are unique.
+
+    A snapshot is completed under one key, whichever pass does it: a broker's end may leave the
+    mark of a pass without its checkpoint, and the pass made instead replaces that mark.
+    """
     if mark.kind == "tick":
         return f"{mark.partition_id}/tick/-/-/{_MARK}/tick"
     scope, last = mark.scope, mark.passes[-1].pass_ if mark.passes else "-"
     if mark.kind == "caught_up":
         scope, last = "-", "-"
+    elif mark.kind == "snapshot_complete":
+        last = "-"
     return _join(mark.partition_id, mark.plan, scope, last, _MARK, mark.kind)
 
 

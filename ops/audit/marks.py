@@ -7,12 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import msgspec
-
 from ops.audit.facts import MarkRow
 from ops.audit.findings import Findings
 from ops.audit.index import LogIndex
-from schemas.keys import mark_key
 from schemas.records import Mark, PassRange
 
 _UNSTORED = ("tick",)
@@ -23,7 +20,7 @@ def judge_marks(partition: int, index: LogIndex, findings: Findings) -> int:
     number = 0
     for offset, mark, cleared in index.marks():
         number += 1
-        if cleared is not None or _snapshot_cleared(index, offset, mark):
+        if cleared is not None:
             continue
         for fault in missing_pages(index, mark.partition_id, mark.plan, mark.scope, mark.passes):
             findings.add(
@@ -42,19 +39,6 @@ def judge_marks(partition: int, index: LogIndex, findings: Findings) -> int:
                 partition_id=mark.partition_id,
             )
     return number
-
-
-def _snapshot_cleared(index: LogIndex, offset: int, mark: Mark) -> bool:
-    """Whether the listing that this mark completes was cleared, begin mark and all.
-
-    A transaction that was cut short by a broker's end may leave pages and the mark of a pass
-    without their checkpoint: that listing is completed again by another pass, whose mark and
-    pages are the ones that are cleared later.
-    """
-    if mark.kind != "snapshot_complete":
-        return False
-    begin = msgspec.structs.replace(mark, kind="snapshot_begin", passes=[])
-    return index.tombstone(mark_key(begin), offset)
 
 
 def missing_pages(
@@ -134,6 +118,8 @@ def _row_without_mark(
         index.add_replaced(row.partition_id, row.plan, row.kind, row.start, row.end)
         return
     if row.offset < low or index.tombstone(row.key, row.offset):
+        return
+    if index.later_mark(row.key, row.offset):
         return
     newest = index.newest_complete_snapshot(row.partition_id)
     if row.plan == "snapshot" and newest is not None and newest != row.scope:

@@ -317,15 +317,17 @@ def test_older_snapshots_expire_with_their_tombstones() -> None:
 def test_a_mark_of_a_pass_that_was_made_again_expires_with_its_snapshot() -> None:
     """A broker's end may leave a page and a complete mark without their checkpoint."""
     found = world()
-    begin = Mark(kind="snapshot_begin", partition_id=OWNER, plan="snapshot", scope="s1", at=1)
-    listed = page("s1", "p", 1, 2, plan="snapshot")
-    named = [named_pass("p", 1, 1, 2)]
-    complete = msgspec.structs.replace(begin, kind="snapshot_complete", passes=named)
-    put(found.log, 14, begin)
-    put(found.log, 15, listed)
-    put(found.log, 16, complete)
-    key = next(r.key for r in found.log if r.offset == 15)
-    found.log.append(Logged(30, key, None))
+    listed, again = (page("s1", name, 1, 2, plan="snapshot") for name in ("p", "q"))
+    left = Mark(
+        kind="snapshot_complete", partition_id=OWNER, plan="snapshot", scope="s1", at=1,
+        passes=[named_pass("p", 1, 1, 2)],
+    )  # fmt: skip
+    counted = msgspec.structs.replace(left, passes=[named_pass("q", 1, 1, 2)])
+    for offset, value in ((13, listed), (14, left), (15, again), (16, counted)):
+        put(found.log, offset, value)
+    assert "mark_without_pages" not in found.kinds()
+    # what is cleared is what the pass that counts names, its mark first
+    found.log.append(Logged(30, next(r.key for r in found.log if r.offset == 13), None))
     assert found.kinds()["mark_without_pages"] == 1
-    found.log.append(Logged(31, mark_key(begin), None))
+    found.log.append(Logged(31, mark_key(counted), None))
     assert "mark_without_pages" not in found.kinds()
