@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
@@ -46,6 +46,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if _DESK in config.stash:
         config.stash[_DESK].close()
         config.stash[_SERVERS].stop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In continuous integration everything has to be there: a test that skips has failed."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CI") == "true":
+        _, _, reason = report.longrepr if isinstance(report.longrepr, tuple) else (0, 0, "?")
+        report.outcome = "failed"
+        report.longrepr = f"{report.nodeid} may not be skipped where CI=true: {reason}"
+    return report
 
 
 @pytest.fixture(scope="session")
