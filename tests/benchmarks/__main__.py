@@ -14,13 +14,19 @@ from pathlib import Path
 from ops.stack import Stack
 from tests.benchmarks.apply_rate import ApplyRate
 from tests.benchmarks.bench_map import MapRate
+from tests.benchmarks.comparison import Comparison
 from tests.benchmarks.figures import Samples, table, write
 from tests.benchmarks.ingest_rate import IngestRate
 from tests.stack import fresh_folder
 
 FLOORS = {
-    "apply.new.ratio_to_copy": (">=", 0.36),
-    "apply.update.ratio_to_copy": (">=", 0.36),
+    "apply.new.ratio_to_copy": (">=", 0.40),
+    "apply.update.ratio_to_copy": (">=", 0.40),
+    "apply.stale.ratio_to_copy": (">=", 0.40),
+    "apply.ratio_to_dlt": (">=", 6.0),
+    "apply.ratio_to_dlt_arrow": (">=", 2.5),
+    "apply.ratio_to_quix": (">=", 3.5),
+    "apply.ratio_to_singer": (">=", 3.0),
     "ingest.pages_per_s": (">=", 300.0),
     "ingest.rss_mb": ("<", 300.0),
     "apply.rss_mb": ("<", 300.0),
@@ -31,7 +37,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--runs", type=int, default=5, help="of each measurement, at least 3")
     parser.add_argument("--records", type=int, default=200_000, help="in each log")
-    parser.add_argument("--only", choices=["map", "apply", "ingest"], help="measure only this")
+    parser.add_argument(
+        "--only", choices=["map", "apply", "ingest", "others"], help="measure only this"
+    )
     parser.add_argument("--output", type=Path, default=Path("bench.json"))
     given = parser.parse_args()
     if given.runs < 3:
@@ -52,9 +60,13 @@ def main() -> None:
             if given.only in (None, "ingest"):
                 with IngestRate(servers, Path(folder), given.records) as ingest:
                     _repeat("ingest", ingest, given.runs, samples)
-            if given.only in (None, "apply"):
+            if given.only in (None, "apply", "others"):
                 apply = ApplyRate(servers, Path(folder), given.records)
-                _repeat("apply", apply, given.runs, samples)
+                if given.only != "others":
+                    _repeat("apply", apply, given.runs, samples)
+                if given.only != "apply":
+                    others = Comparison(servers, Path(folder), apply, given.records)
+                    _repeat("others", others, given.runs, samples)
     finally:
         stack.remove()
     figures = samples.figures()
@@ -63,7 +75,10 @@ def main() -> None:
 
 
 def _repeat(
-    name: str, measured: MapRate | IngestRate | ApplyRate, runs: int, samples: Samples
+    name: str,
+    measured: MapRate | IngestRate | ApplyRate | Comparison,
+    runs: int,
+    samples: Samples,
 ) -> None:
     for number in range(1, runs + 1):
         measured.run(samples)

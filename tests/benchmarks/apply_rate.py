@@ -60,6 +60,11 @@ class ApplyRate:
             samples.add(f"apply.{name}.ratio_to_copy", ratio, "ratio")
             before = after
 
+    def new_rate(self, samples: Samples) -> float:
+        """Records per second of the new orders alone, for a comparison beside it."""
+        self._sink.sql(f"TRUNCATE orders; {_FORGET}; CHECKPOINT")
+        return self._apply(self._lanes["new"], samples)
+
     def _apply(self, each: Lane, samples: Samples) -> float:
         each.sql(_FORGET)
         worker = each.workers.start("apply", "apply")

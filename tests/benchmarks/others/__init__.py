@@ -1,0 +1,1 @@
+"""Scripts that other loaders run in environments of their own."""
