@@ -100,6 +100,25 @@ class Findings:
         if self.counts[kind] <= self._keep:
             self.kept.append(Finding(kind, what, partition, offset, index, partition_id, mapping))
 
+    def take(self, others: Findings) -> None:
+        """Add what others found, within the same bound."""
+        for one in others.kept:
+            have = sum(kept.kind == one.kind for kept in self.kept)
+            if have < self._keep:
+                self.kept.append(one)
+        self.counts.update(others.counts)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"counts": dict(self.counts), "kept": [asdict(one) for one in self.kept]}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Findings:
+        """The inverse of `to_json`; raises KeyError or TypeError for anything else."""
+        self = cls()
+        self.counts.update(found["counts"])
+        self.kept = [Finding(**one) for one in found["kept"]]
+        return self
+
     @property
     def clean(self) -> bool:
         return not self.counts

@@ -83,6 +83,16 @@ class Totals:
     expired: int = 0
     foreign: int = 0
 
+    def take(self, others: Totals) -> None:
+        """Add what was looked at elsewhere."""
+        self.pages += others.pages
+        self.records += others.records
+        self.outcomes.update(others.outcomes)
+        self.not_yet_applied += others.not_yet_applied
+        self.awaiting_replay.update(others.awaiting_replay)
+        self.expired += others.expired
+        self.foreign += others.foreign
+
 
 class PageJudge:
     """Judges the pages of one partition; `next_offset` is the applied offset of the live pipeline.

@@ -34,6 +34,14 @@ class Report:
     coverage: int = 0
     open_gaps: int = 0
     seconds: float = 0.0
+    earlier: dict[int, str] = field(default_factory=dict)  # partition → when a run before read it
+
+    def take(self, read: PartitionRead, marks: int, totals: Totals, findings: Findings) -> None:
+        """Add what one partition gave."""
+        self.partitions.append(read)
+        self.marks += marks
+        self.totals.take(totals)
+        self.findings.take(findings)
 
     @property
     def clean(self) -> bool:
@@ -51,6 +59,11 @@ class Report:
             found.append(f"{self.totals.expired} outcomes belong to pages that have expired")
         if self.totals.foreign:
             found.append(f"{self.totals.foreign} values of the log are no records of Gapless")
+        if self.earlier:
+            found.append(
+                f"{len(self.earlier)} of {len(self.partitions)} partitions were read by a run that "
+                f"was ended, the first as of {min(self.earlier.values())}"
+            )
         if self.open_gaps:
             found.append(f"{self.open_gaps} gaps are recorded and not accepted: gapless status")
         return found
@@ -77,6 +90,7 @@ class Report:
             "partitions": [asdict(partition) for partition in self.partitions],
             "finding_counts": dict(self.findings.counts),
             "findings": [finding.to_json() for finding in self.findings.kept],
+            "earlier": self.earlier,
             "notes": self.notes(),
             "seconds": round(self.seconds, 3),
         }

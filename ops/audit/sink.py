@@ -66,6 +66,17 @@ class SinkSnapshot:
     ) -> None:
         self._connection.close()
 
+    def deployment(self) -> str:
+        """Words that tell this database and its topic from all others, as they stand now."""
+        row = self._connection.execute(
+            "SELECT current_database() || ' of ' || (SELECT min(applied_at) FROM"
+            " gapless.schema_migration) || ' reads ' || coalesce((SELECT string_agg(partition ||"
+            " '.' || generation || ' ' || topic_id, ', ' ORDER BY partition, generation) FROM"
+            " gapless.log_generation), 'nothing')"
+        ).fetchone()
+        assert row is not None
+        return str(row[0])
+
     def positions(self) -> list[Position]:
         rows = self._connection.execute(
             "SELECT pipeline, partition, generation, next_offset_to_apply, last_offset, last_key"

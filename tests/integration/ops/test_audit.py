@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -105,6 +106,33 @@ def test_finds(deployment: Deployment, name: str) -> None:
     report = audit(deployment.settings)
     assert set(report.findings.counts) == kinds, [str(f) for f in report.findings.kept]
     assert not report.clean
+
+
+class _Ended(Exception):
+    """The run is ended from outside."""
+
+
+def test_a_run_that_was_ended_goes_on_with_what_it_had_proven(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    def end(what: str) -> None:
+        if what == "rows and coverage":
+            raise _Ended
+
+    file = tmp_path / "audit.json"
+    with pytest.raises(_Ended):
+        audit(deployment.settings, keep=file, tell=end)
+    # What the ended run has read is not read again: it would find this.
+    _sql("DELETE FROM gapless.exception")(deployment)
+    told: list[str] = []
+    report = audit(deployment.settings, keep=file, tell=told.append)
+    assert report.clean
+    assert report.totals.records == 6
+    assert len(report.earlier) == len(report.partitions)
+    assert any("by a run that was ended" in note for note in report.notes())
+    assert not [one for one in told if one.startswith("partition")]
+    assert not file.exists()
+    assert set(audit(deployment.settings, keep=file).findings.counts) == {"exception_missing"}
 
 
 def test_the_verb_says_it_with_its_exit_code(deployment: Deployment) -> None:
