@@ -26,6 +26,7 @@ from apply.faults import NotPrepared, sink_fault
 from apply.horizon import Horizons
 from apply.identities import Identities
 from apply.inbox import Assigned, Inbox, Revoked
+from apply.link import Link
 from apply.mapping.types import CompiledMapping
 from apply.opening import Checks
 from apply.ownership import Ownership
@@ -45,6 +46,7 @@ _log = structlog.get_logger(__name__)
 _WAIT_S = 2.0
 _STOP_S = 20.0
 _SILENT_S = 30.0
+_ASK_S = 5.0
 # Two threads share the interpreter; at the default of 5 ms every answer of Postgres would wait for
 # the decoder that long.
 _SWITCH_S = 0.0005
@@ -126,6 +128,8 @@ class Service:
     ) -> None:
         self._settings, self._stop = settings, stop
         self._silent = False
+        self._link = Link(settings.postgres)
+        self._ask_at = 0.0
         self._routes: dict[str, int] = {}
         streams = by_stream(mappings)
         self._inbox = Inbox()
@@ -179,8 +183,10 @@ class Service:
 
     def _watch(self) -> None:
         """Say so when the sink keeps the writer waiting: a frozen server raises no error."""
-        silent_s = time.monotonic() - self._writer.turned_at
+        now = time.monotonic()
+        silent_s = now - self._writer.turned_at
         if silent_s < _SILENT_S:
+            self._link.answered()
             if self._silent and self._writer.waits_for is None:
                 metrics.paused(None)
                 self._mirror(self._next_offsets(), None)
@@ -190,6 +196,10 @@ class Service:
             _log.warning("the sink has not answered", for_s=round(silent_s))
             metrics.paused("no_answer")
             self._mirror(self._next_offsets(), "no_answer")
+        elif now >= self._ask_at:
+            self._ask_at = now + _ASK_S
+            if self._link.cut_if_dead(self._store.open_connection):
+                _log.warning("the link to the sink is dead at both living ends: connecting anew")
 
     def _next_offsets(self) -> dict[int, int]:
         return {p: held.next_offset for p, held in dict(self._store.positions).items()}

@@ -103,6 +103,11 @@ class Store:
         return self._connection
 
     @property
+    def open_connection(self) -> Connection | None:
+        """The connection for somebody who only watches it, from any thread; None: there is none."""
+        return self._connection
+
+    @property
     def connected(self) -> bool:
         """Whether there is a connection that is not known to be broken."""
         return self._connection is not None and not self._connection.closed
