@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 
 from ops.stack import Stack
-from tests.benchmarks.apply_rate import ApplyRate
+from tests.benchmarks.apply_rate import DAYS, ApplyRate
+from tests.benchmarks.audit_rate import AuditRate
 from tests.benchmarks.bench_map import MapRate
 from tests.benchmarks.comparison import Comparison
 from tests.benchmarks.figures import Samples, table, write
@@ -28,6 +29,7 @@ FLOORS = {
     "apply.ratio_to_quix": (">=", 3.5),
     "apply.ratio_to_singer": (">=", 3.0),
     "ingest.pages_per_s": (">=", 300.0),
+    "audit.rss_mb": ("<", 300.0),
     "ingest.rss_mb": ("<", 300.0),
     "apply.rss_mb": ("<", 300.0),
 }
@@ -38,11 +40,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=5, help="of each measurement, at least 3")
     parser.add_argument("--records", type=int, default=200_000, help="in each log")
     parser.add_argument(
-        "--only", choices=["map", "apply", "ingest", "others"], help="measure only this"
+        "--only", choices=["map", "apply", "ingest", "audit", "others"], help="measure only this"
     )
     parser.add_argument("--output", type=Path, default=Path("bench.json"))
     given = parser.parse_args()
-    if given.runs < 3:
+    if given.runs < 3 and given.only != "audit":
         parser.error("--runs is at least 3, so that there is a median")
     return given
 
@@ -60,11 +62,14 @@ def main() -> None:
             if given.only in (None, "ingest"):
                 with IngestRate(servers, Path(folder), given.records) as ingest:
                     _repeat("ingest", ingest, given.runs, samples)
-            if given.only in (None, "apply", "others"):
-                apply = ApplyRate(servers, Path(folder), given.records)
-                if given.only != "others":
+            if given.only in (None, "apply", "audit", "others"):
+                kinds = ("new",) if given.only in ("audit", "others") else tuple(DAYS)
+                apply = ApplyRate(servers, Path(folder), given.records, kinds)
+                if given.only in (None, "apply"):
                     _repeat("apply", apply, given.runs, samples)
-                if given.only != "apply":
+                if given.only in (None, "audit"):
+                    _repeat("audit", AuditRate(apply), given.runs, samples)
+                if given.only in (None, "others"):
                     others = Comparison(servers, Path(folder), apply, given.records)
                     _repeat("others", others, given.runs, samples)
     finally:
@@ -76,7 +81,7 @@ def main() -> None:
 
 def _repeat(
     name: str,
-    measured: MapRate | IngestRate | ApplyRate | Comparison,
+    measured: MapRate | IngestRate | ApplyRate | AuditRate | Comparison,
     runs: int,
     samples: Samples,
 ) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -38,15 +38,23 @@ _FORGET = (
 class ApplyRate:
     """Preloads once, measures as often as asked."""
 
-    def __init__(self, servers: Addresses, folder: Path, records: int) -> None:
+    def __init__(
+        self, servers: Addresses, folder: Path, records: int, kinds: Sequence[str] = tuple(DAYS)
+    ) -> None:
+        """`kinds`: which logs to make; the new orders are always among them."""
         self._records = records
         self._lanes: dict[str, Lane] = {}
-        for name, day in DAYS.items():
+        for name, day in ((kind, DAYS[kind]) for kind in kinds):
             self._lanes[name] = lane(servers, folder, f"bench.{name}.", DEFINITIONS)
             preload(self._lanes[name].settings, log_of(records, day))
         self._sink = self._lanes["new"]
         spec = definitions().mappings["orders"]
         self._compiled = compile_mapping(spec, 1)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What a verb needs to find the new orders."""
+        return self._sink.workers.environment
 
     def run(self, samples: Samples) -> None:
         """One round: COPY and each kind of log in turn; a ratio is to the COPYs around it."""
