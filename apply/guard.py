@@ -167,6 +167,20 @@ _UNCHANGED = (
 )
 
 
+def beaten_sql(compiled: CompiledMapping, temp: str) -> str:
+    """Which rows of `temp` the upsert would not write, because the table's row of theirs is newer.
+
+    Returns (partition_id_no, offset, index). Locks nothing; needs the key columns and those that the
+    guard compares. Rows that meet another partition id's row are left to the upsert.
+    """
+    guard = _guard_sql(compiled.spec.revision.kind).replace("EXCLUDED.", "n.")
+    return (
+        'SELECT n."_partition_id", n."_offset", n."_index"\n'
+        f"FROM {quote(temp)} n JOIN {target_sql(compiled.spec)} t ON {equal_sql(compiled, 'n', 't')}\n"
+        f'WHERE t."_partition_id" = n."_partition_id" AND NOT ({guard})'
+    )
+
+
 def foreign_sql(compiled: CompiledMapping, temp: str) -> str:
     """Which rows of `temp` meet a row that another partition id holds. To ask after the upsert.
 

@@ -20,6 +20,7 @@ from apply.fold import fold, split_barred
 from apply.guard import broken_sql, lowered_sql, upsert_sql
 from apply.mapping.types import BEGAN, PARTITION_ID, CompiledMapping, Row
 from apply.outcomes import Outcome, Reason, Refusal
+from apply.prefilter import Prefilter
 from apply.share import FOREIGN_OWNER, Share, coordinates
 from apply.sink import Connection
 from apply.sql_text import columns_sql, copy_sql, equal_sql, quote, target_sql
@@ -53,6 +54,7 @@ class Target:
         exact = compiled.spec.revision.kind is RevisionKind.EXACT
         self.broken = broken_sql(compiled, self.stage) if exact else None
         self.events = Events(compiled, self.stage) if compiled.spec.events else None
+        self.prefilter = Prefilter(compiled)
 
     def prepare(self, connection: Connection) -> None:
         """Make the temporary table. Raises psycopg.errors.UndefinedTable if the target is missing."""
@@ -61,6 +63,7 @@ class Target:
             f"CREATE TEMPORARY TABLE {quote(self.stage)} ON COMMIT DELETE ROWS AS"
             f" SELECT {columns} FROM {target_sql(self.compiled.spec)} WITH NO DATA".encode()
         )
+        self.prefilter.prepare(connection)
 
     def empty(self, connection: Connection) -> None:
         """Another round within the same transaction."""
@@ -125,11 +128,26 @@ class Landing:
             if careful:
                 waiting = self._isolate_all(folded.winners, folded.losers)
             else:
-                self._accept(self._upsert(folded.winners))
+                self._plain(folded.winners)
                 self._share.mark(folded.losers, Outcome.SUPERSEDED)
                 waiting = []
             waiting += folded.contested
         return self._landed
+
+    def _plain(self, winners: list[Row]) -> None:
+        """All at once; without those that are known to be beaten, if it pays to ask."""
+        prefilter = self._target.prefilter
+        if not prefilter.pays(len(winners)):
+            upserted = self._upsert(winners)
+            prefilter.learn(len(winners), len(upserted.beaten))
+            return self._accept(upserted)
+        kept, beaten, broken = prefilter.split(self._connection, winners)
+        prefilter.learn(len(winners), len(beaten))
+        self._share.mark(beaten, Outcome.SUPERSEDED)
+        self._landed.broken += broken
+        if kept:
+            self._accept(self._upsert(kept))
+        return None
 
     def _above(self, rows: Sequence[Row], found: Barrier) -> list[Row]:
         """The rows that no sweep or open listing stands above; the others are superseded."""

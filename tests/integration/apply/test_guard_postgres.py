@@ -11,7 +11,15 @@ import psycopg
 import pytest
 
 from apply.absence import Absence, sweep
-from apply.guard import before_sql, below_listing, broken_sql, foreign_sql, lowered_sql, upsert_sql
+from apply.guard import (
+    beaten_sql,
+    before_sql,
+    below_listing,
+    broken_sql,
+    foreign_sql,
+    lowered_sql,
+    upsert_sql,
+)
 from apply.mapping.types import (
     CONTENT_HASH,
     DELETED,
@@ -155,7 +163,9 @@ def test_sql_and_pure_guard_leave_the_same_rows(connection: Connection, kind: Re
         batch = _batch(dice, kind)
         sink.stage(batch)
         _check_questions(sink, twin, batch, kind)
+        beaten = set(sink.ask(beaten_sql(compiled, STAGE)))
         written = twin.upsert(batch)
+        assert beaten == {_at(one) for one in written.superseded}
         _check_upsert(sink, written)
         assert sink.rows() == twin.rows
         reached.updated += written.updated

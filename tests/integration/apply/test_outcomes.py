@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+import pytest
+
+from apply.prefilter import Prefilter
 from schemas.records import MissingRecord
 from tests.integration.apply.scene import Scene, account, complete, page
 
@@ -191,3 +195,35 @@ def test_events_tell_what_really_changed(make_scene: Callable[..., Scene]) -> No
         ('["a-1","north"]', "deleted", "account.gone", "10.50", False),
         ('["a-1","north"]', "created", "account.opened", "10.50", False),
     ]
+
+
+@pytest.mark.parametrize("kind", ["coarse", "exact"])
+def test_a_flood_of_older_states_is_superseded_before_it_is_sent(
+    make_scene: Callable[..., Scene], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    split = Prefilter.split
+
+    def counted(self: Prefilter, *given: Any) -> Any:
+        found = split(self, *given)
+        asked.append(len(found[1]))
+        return found
+
+    monkeypatch.setattr(Prefilter, "split", counted)
+    scene = make_scene(kind=kind, partitions=1)
+    with scene.applying():
+        for number, version in enumerate((5, 4, 4, 3, 6), 1):
+            scene.put(page([account(n, version) for n in range(300)], number=number))
+            scene.settle()
+        one_newer = [account(n, 7 if n == 9 else 2) for n in range(300)]
+        for number in (6, 7):
+            scene.put(page(one_newer, number=number))
+            scene.settle()
+    again = 1 if kind == "coarse" else 0  # the same state again is a later observation of it
+    assert scene.balance()["applied"] == 300 + 300 + 1 + again
+    assert asked[0] == 300  # the first flood taught it
+    assert scene.rows(
+        "SELECT source_revision, count(*) FROM accounts GROUP BY 1 ORDER BY 1"
+    ) == [(6, 299), (7, 1)]  # fmt: skip
+    events = scene.rows("SELECT effect, count(*) FROM gapless.outbox GROUP BY 1 ORDER BY 1")
+    assert events == [("created", 300)]  # nothing else that is mapped has changed

@@ -1,0 +1,83 @@
+"""Which rows the table would refuse anyway, asked with few columns and without locking a row.
+
+A refused row is sent whole, locked and logged by the upsert before its guard says no. Where most of
+what arrives is older than what is stored (lookbacks, replays, a log read again), asking first is
+cheaper. A row found beaten stays beaten: only this partition's owner writes its rows, and what is
+stored only gets newer. Whatever the question leaves open, the upsert decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+
+from apply.guard import beaten_sql, broken_sql
+from apply.mapping.types import INDEX, OFFSET, PARTITION_ID, CompiledMapping, Row
+from apply.sink import Connection
+from apply.sql_text import columns_sql, quote, target_sql
+
+_LEAST_ROWS = 200
+_PAYS_SHARE = 0.5
+_NEWEST_WEIGHT = 0.5
+_GUARDED = (
+    "source_revision", "_source_epoch", "_generation", "_partition_id", "_offset", "_index",
+    "_mapping_version", "_deleted", "_content_hash", "_began",
+)  # fmt: skip
+
+
+class Prefilter:
+    """Of one mapping; remembers how much of the last batches was beaten."""
+
+    def __init__(self, compiled: CompiledMapping) -> None:
+        self._asked = f"asked_{compiled.version_id}"
+        width = len(compiled.key_columns)
+        positions = [
+            at
+            for at, column in enumerate(compiled.columns)
+            if at < width or column.name in _GUARDED
+        ]
+        self._columns = [compiled.columns[at] for at in positions]
+        self._take = itemgetter(*positions)
+        names = columns_sql(self._columns)
+        self._create = (
+            f"CREATE TEMPORARY TABLE {quote(self._asked)} ON COMMIT DELETE ROWS AS"
+            f" SELECT {names} FROM {target_sql(compiled.spec)} WITH NO DATA"
+        )
+        self._copy = f"COPY {quote(self._asked)} ({names}) FROM STDIN (FORMAT BINARY)"
+        self._beaten = beaten_sql(compiled, self._asked)
+        self._broken = broken_sql(compiled, self._asked)
+        self._share = 0.0
+
+    def prepare(self, connection: Connection) -> None:
+        """Make the temporary table."""
+        connection.execute(self._create.encode())
+
+    def pays(self, rows: int) -> bool:
+        """Whether so many rows are worth a question before they are sent."""
+        return rows >= _LEAST_ROWS and self._share > _PAYS_SHARE
+
+    def learn(self, rows: int, beaten: int) -> None:
+        """So many of the rows that came were beaten."""
+        if rows >= _LEAST_ROWS:
+            self._share += _NEWEST_WEIGHT * (beaten / rows - self._share)
+
+    def split(
+        self, connection: Connection, rows: Sequence[Row]
+    ) -> tuple[list[Row], list[Row], int]:
+        """Rows that may win, rows that are beaten, and how many break an exact declaration."""
+        connection.execute(f"DELETE FROM {quote(self._asked)}".encode())
+        with connection.cursor().copy(self._copy.encode()) as copy:
+            copy.set_types([column.copy_type for column in self._columns])
+            for row in rows:
+                copy.write_row(self._take(row))
+        broken = 0
+        if self._broken is not None:
+            broken = len(connection.execute(self._broken.encode()).fetchall())
+        cursor = connection.cursor(binary=True)
+        beaten = set(cursor.execute(self._beaten.encode()).fetchall())
+        kept: list[Row] = []
+        lost: list[Row] = []
+        for row in rows:
+            place = (row[PARTITION_ID], row[OFFSET], row[INDEX])
+            (lost if place in beaten else kept).append(row)
+        return kept, lost, broken
