@@ -27,7 +27,10 @@ def explain(
     json: context.Json = False,
     definitions: context.Definitions = None,
 ) -> None:
-    """Show every observation that touched a row, superseded and refused ones too."""
+    """Show every observation that touched a row, superseded and refused ones too.
+
+    Exit code 1 if neither a row nor a record in the log has the key.
+    """
     from ops.explain import explain as run
     from schemas.definitions.load import load_folder
 
@@ -45,6 +48,8 @@ def explain(
         context.print_json(found.to_json(raw=raw))
     else:
         typer.echo(found.to_text(raw=raw))
+    if found.unknown:
+        raise typer.Exit(problems.FINDING)
 
 
 def _named(spec: MappingSpec, given: list[str]) -> dict[str, str]:

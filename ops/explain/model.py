@@ -10,12 +10,26 @@ from ops.status.words import iso
 OUTCOMES = ("applied", "superseded", "ignored", "quarantined", "retryable", "erased")
 
 
+@dataclass(frozen=True, slots=True)
+class Became:
+    """What one version of the mapping made of a record; `exception` says why, and who decided."""
+
+    version: int
+    outcome: str
+    exception: str | None = None
+
+    def __str__(self) -> str:
+        why = f" ({self.exception})" if self.exception else ""
+        return f"v{self.version} {self.outcome}{why}"
+
+
 @dataclass(slots=True)
 class Sighting:
     """One record with the row's key. Times are microseconds since the epoch.
 
-    `outcome` None: the applied offset has not come that far. `wrote_row`: the row is this record.
-    `origin`: offset of the first copy of its page, which an erasure may have rewritten.
+    `became`: newest mapping version first; empty while the applied offset has not come that far.
+    `wrote_row`: the row is this record. `origin`: offset of the first copy of its page, which an
+    erasure may have rewritten.
     """
 
     partition: int
@@ -35,9 +49,7 @@ class Sighting:
     as_of: int | None
     revision: str | None
     deleted: bool
-    outcome: str | None = None
-    exception: str | None = None
-    mapping_version: int | None = None
+    became: list[Became] = field(default_factory=list)
     wrote_row: bool = False
     raw: bytes = b""
 
@@ -45,6 +57,9 @@ class Sighting:
         found = asdict(self)
         found["pass"] = found.pop("pass_")
         found["fetched_at"], found["as_of"] = iso(self.fetched_at), iso(self.as_of)
+        newest = self.became[0] if self.became else None
+        found["outcome"] = newest.outcome if newest else None
+        found["exception"] = newest.exception if newest else None
         body = found.pop("raw")
         if raw:
             found["raw"] = body.decode("utf-8", "replace")
@@ -62,6 +77,11 @@ class Explanation:
     row: dict[str, str] | None
     sightings: list[Sighting] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def unknown(self) -> bool:
+        """Neither a row nor a record that is still in the log has this key."""
+        return self.row is None and not self.sightings
 
     def to_json(self, *, raw: bool) -> dict[str, Any]:
         return {
@@ -82,7 +102,10 @@ class Explanation:
         else:
             lines += [f"  {name:<18} {value}" for name, value in self.row.items()]
         number = len(self.sightings)
-        lines.append(f"Seen {number} time{'' if number == 1 else 's'}, oldest first:")
+        if not number:
+            lines.append("No observation that is still in the log has this key.")
+        else:
+            lines.append(f"Seen {number} time{'' if number == 1 else 's'}, oldest first:")
         for sighting in self.sightings:
             lines += _sighting(sighting, raw)
         return "\n".join([*lines, *self.notes])
@@ -90,7 +113,7 @@ class Explanation:
 
 def _sighting(seen: Sighting, raw: bool) -> list[str]:
     place = f"{seen.partition}/{seen.offset}/{seen.index}"
-    became = seen.outcome or "not applied yet"
+    became = seen.became[0].outcome if seen.became else "not applied yet"
     mark = "  <- the row" if seen.wrote_row else ""
     revision = f"revision {seen.revision}" if seen.revision is not None else "no revision"
     gone = ", deleted" if seen.deleted else ""
@@ -100,8 +123,8 @@ def _sighting(seen: Sighting, raw: bool) -> list[str]:
         f"  {place:<18} {iso(seen.fetched_at)}  {revision}{gone}  {became}{mark}",
         f"  {'':<18} {asked}",
     ]
-    if seen.exception is not None:
-        lines.append(f"  {'':<18} {seen.exception}")
+    if len(seen.became) > 1 or any(one.exception for one in seen.became):
+        lines += [f"  {'':<18} {one}" for one in seen.became]
     if raw:
         lines.append(f"  {'':<18} {seen.raw.decode('utf-8', 'replace')}")
     return lines

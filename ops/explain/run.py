@@ -10,7 +10,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from ops.audit.sink import generation_stretches
-from ops.explain.model import OUTCOMES, Explanation, Sighting
+from ops.explain.model import OUTCOMES, Became, Explanation, Sighting
 from ops.explain.search import Search
 from ops.facts import log
 from schemas import codec
@@ -27,8 +27,8 @@ _SYSTEM = (
     "_mapping_version", "_deleted", "_observed_at", "_began",
 )  # fmt: skip
 _LEDGER = """
-SELECT l.mapping_version, l."offset", l.generation, get_byte(l.outcomes, %(at)s) AS outcome,
-  e.state, e.reason, e.detail
+SELECT v.version, get_byte(l.outcomes, %(at)s) AS outcome,
+  e.state, e.reason, e.detail, e.decided_by, e.decided_at, e.decided_note
 FROM gapless.page_ledger l
 JOIN gapless.mapping_version v ON v.id = l.mapping_version
 LEFT JOIN gapless.exception e ON e.mapping_version = l.mapping_version
@@ -36,7 +36,7 @@ LEFT JOIN gapless.exception e ON e.mapping_version = l.mapping_version
   AND e.index = %(index)s
 WHERE l.partition = %(partition)s AND l.generation = %(generation)s AND l."offset" = %(offset)s
   AND v.mapping = %(mapping)s AND %(at)s BETWEEN 0 AND octet_length(l.outcomes) - 1
-ORDER BY v.version DESC LIMIT 1"""
+ORDER BY v.version DESC"""
 
 
 def explain(
@@ -58,6 +58,8 @@ def explain(
     many = log.partition_counts(admin, [settings.observations])[settings.observations]
     number = route(owner, many)
     with psycopg.connect(settings.postgres, row_factory=dict_row, connect_timeout=5) as db:
+        db.execute("SET TimeZone TO 'UTC'")
+        db.commit()
         db.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         db.read_only = True
         row = _row(db, spec, key)
@@ -125,13 +127,19 @@ def _outcome(db: psycopg.Connection[Row], mapping: str, seen: Sighting, first_in
         "partition": seen.partition, "generation": seen.generation, "offset": seen.offset,
         "index": seen.index, "at": seen.index - first_index, "mapping": mapping,
     }  # fmt: skip
-    row = db.execute(_LEDGER, values).fetchone()
-    if row is None:
-        return
-    seen.outcome = OUTCOMES[row["outcome"] - 1]
-    seen.mapping_version = row["mapping_version"]
-    if row["state"] is not None:
-        seen.exception = f"{row['state']}: {row['reason']}, {row['detail']}"
+    for row in db.execute(_LEDGER, values):
+        seen.became.append(Became(row["version"], OUTCOMES[row["outcome"] - 1], _why(row)))
+
+
+def _why(row: Row) -> str | None:
+    """The exception of a record and who decided about it, in words."""
+    if row["state"] is None:
+        return None
+    text = f"{row['state']}: {row['reason']}, {row['detail']}"
+    if row["decided_by"] is not None:
+        text += f"; {row['decided_by']} at {row['decided_at']:%Y-%m-%dT%H:%M:%SZ}"
+        text += f": {row['decided_note']}" if row["decided_note"] else ""
+    return text
 
 
 def _is(row: Row, seen: Sighting) -> bool:

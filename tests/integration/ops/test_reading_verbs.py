@@ -54,6 +54,42 @@ def test_explain_finds_refused_records_too(deployment: Deployment) -> None:
     assert "There is no such row." in run(deployment.environment, "explain", "orders", "o-3").stdout
 
 
+def test_explain_tells_what_each_version_of_the_mapping_made_of_it(deployment: Deployment) -> None:
+    """The first version refused the record and somebody dismissed it; the second one applied it."""
+    with deployment.database() as db:
+        db.execute(
+            "UPDATE gapless.exception SET state = 'dismissed', decided_by = 'ada',"
+            " decided_at = '2024-02-01T10:00:00Z', decided_note = 'a test order'"
+        )
+        db.execute(
+            "INSERT INTO gapless.mapping_version (mapping, version, hash, definition, source,"
+            " stream, table_name, state) SELECT mapping, 2, 'other', definition, source, stream,"
+            " table_name, 'live' FROM gapless.mapping_version"
+        )
+        db.execute(
+            "INSERT INTO gapless.page_ledger SELECT (SELECT max(id) FROM gapless.mapping_version),"
+            ' partition, generation, "offset", partition_id, plan, scope, pass, page, part, parts,'
+            " original_offset, records, counts, decode(repeat('01', records), 'hex'), fetched_at"
+            " FROM gapless.page_ledger"
+        )
+    (seen,) = read(deployment.environment, "explain", "orders", "o-3")["observations"]
+    newest, oldest = seen["became"]
+    assert newest == {"version": 2, "outcome": "applied", "exception": None}
+    assert (oldest["version"], oldest["outcome"]) == (1, "quarantined")
+    assert oldest["exception"].startswith("dismissed: unknown_value, status")
+    assert oldest["exception"].endswith("; ada at 2024-02-01T10:00:00Z: a test order")
+    assert seen["outcome"] == "applied"
+    text = run(deployment.environment, "explain", "orders", "o-3").stdout
+    assert "v2 applied\n" in text
+    assert "v1 quarantined (dismissed: unknown_value" in text
+
+
+def test_explain_of_a_key_that_nobody_has_seen(deployment: Deployment) -> None:
+    done = run(deployment.environment, "explain", "orders", "o-9999")
+    assert done.returncode == 1
+    assert "No observation that is still in the log has this key." in done.stdout
+
+
 def test_explain_says_what_is_not_applied_yet(deployment: Deployment) -> None:
     with deployment.database() as db:
         db.execute('DELETE FROM gapless.page_ledger WHERE "offset" = %s', (deployment.offsets[3],))
