@@ -139,8 +139,10 @@ class Writer:
             except Lost as lost:
                 self._ownership.step_down(lost.partitions)
                 return  # the batch stays in hand, without them
-            metrics.committed(kept, report)
+            metrics.committed(report.batch, report)
             self._report(report.lowered, report.broken)
+            self._ownership.stopped(report.halted)
+            batch = report.batch
         self._batch = None
         self._healthy()
         self._mirror({part.partition: part.end for part in batch.parts if self._holds(part)}, None)

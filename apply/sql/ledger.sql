@@ -40,11 +40,19 @@ JOIN LATERAL (
 GROUP BY w.n
 
 -- name: set_outcome
--- One record's outcome changed (a retry): its byte and the counts, which still sum to the records.
-UPDATE gapless.page_ledger SET
-  outcomes = set_byte(outcomes, %(at)s, %(outcome)s),
-  counts[get_byte(outcomes, %(at)s)] = counts[get_byte(outcomes, %(at)s)] - 1,
-  counts[%(outcome)s] = counts[%(outcome)s] + 1
-WHERE mapping_version = %(mapping_version)s AND partition = %(partition)s
-  AND generation = %(generation)s AND "offset" = %(offset)s
-  AND get_byte(outcomes, %(at)s) <> %(outcome)s
+-- One record's outcome changed: its byte and the counts, which still sum to the records. `index` counts within the
+-- whole page, so the records of the parts before its own are taken off.
+UPDATE gapless.page_ledger l SET
+  outcomes = set_byte(l.outcomes, w.at, %(outcome)s),
+  counts[get_byte(l.outcomes, w.at)] = l.counts[get_byte(l.outcomes, w.at)] - 1,
+  counts[%(outcome)s] = l.counts[%(outcome)s] + 1
+FROM (SELECT o.partition, o.generation, o."offset", o.mapping_version, (%(index)s - CASE WHEN o.part = 1 THEN 0 ELSE
+    coalesce((SELECT sum(b.records) FROM (
+      SELECT DISTINCT ON (part) records FROM gapless.page_ledger
+      WHERE partition_id = o.partition_id AND pass = o.pass AND page = o.page AND part < o.part
+      ORDER BY part, generation DESC, "offset" DESC) b), 0) END)::int AS at
+  FROM gapless.page_ledger o
+  WHERE o.mapping_version = %(mapping_version)s AND o.partition = %(partition)s
+    AND o.generation = %(generation)s AND o."offset" = %(offset)s) w
+WHERE (l.partition, l.generation, l."offset", l.mapping_version) = (w.partition, w.generation, w."offset", w.mapping_version)
+  AND get_byte(l.outcomes, w.at) <> %(outcome)s
