@@ -140,17 +140,18 @@ class Overtaken:
         values = [self._spec.name, held, *self._after, _AT_ONCE]
         found = []
         for row in connection.execute(self._query.encode(), values):
-            where, own, theirs = Where(*row[:5]), row[5:15], row[15:]
-            revision, epoch, generation, offset, index, version, began = theirs
+            number, epoch, original, raw, plan, fetched_at, as_of, run, text, began = row[5:15]
+            revision, row_epoch, generation, offset, index, version, row_began = row[15:]
             state: Row = (
-                _as_row(revision), None, epoch, generation, own[0], offset, index, version, False,
-                0, 0, began,
+                _as_row(revision), None, row_epoch, generation, number, offset, index, version,
+                False, 0, 0, row_began,
             )  # fmt: skip
-            raw = None if own[3] is None else bytes(own[3])
-            number, source_epoch, original_offset, _, *seen = own
             found.append(
-                _Candidate(where, number, source_epoch, original_offset, raw, *seen, state)
-            )
+                _Candidate(
+                    Where(*row[:5]), number, epoch, original, None if raw is None else bytes(raw),
+                    plan, fetched_at, as_of, run, text, began, state,
+                )
+            )  # fmt: skip
         return found
 
 

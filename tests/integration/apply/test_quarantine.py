@@ -10,15 +10,20 @@ from typing import Any
 import psycopg
 import pytest
 
-from apply import chores
+from apply import chores, ownership
+from apply.claim import LIVE
 from apply.evidence import expire
 from apply.exception_states import TABLE, Event, State, sources
 from apply.exceptions import Said, move
+from apply.gaps import NothingHalted, accept_gap
 from apply.requests import request
+from apply.retry import Retries
 from apply.same_record import Where
+from apply.store import Store
+from schemas import failpoints
 from tests.integration.apply.scene import Scene, account, complete, page
 
-ODD = {"lifecycle": "odd"}
+ODD: dict[str, Any] = {"lifecycle": "odd"}
 CAN_BE_ODD = {"[active, closed]": "[active, closed, odd]"}
 OPEN = (
     "SELECT index, state, sightings, reason FROM gapless.exception"
@@ -28,8 +33,9 @@ OPEN = (
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The chores look about every second, so that no test waits for them."""
+    """The owner looks about every second, so that no test waits for it."""
     monkeypatch.setattr(chores, "_LOOK_S", 0.5)
+    monkeypatch.setattr(ownership, "_HALTED_S", 0.2)
 
 
 def states(scene: Scene) -> dict[str, int]:
@@ -108,6 +114,9 @@ def test_a_new_mapping_tries_what_the_older_one_refused(scene: Scene) -> None:
         assert states(scene) == {"quarantined": 3, "repeated": 1}
     scene.define(2, **CAN_BE_ODD)
     scene.db.execute("DELETE FROM gapless.outbox")
+    _remap_and_die(scene)
+    assert states(scene) == {"retryable": 4}
+    fitting(scene)
     with scene.applying():
         scene.until("SELECT count(*) FROM gapless.exception WHERE state = 'resolved'", 2)
         scene.until("SELECT count(*) FROM gapless.exception WHERE tried_version = 3", 4)
@@ -128,6 +137,16 @@ def test_a_new_mapping_tries_what_the_older_one_refused(scene: Scene) -> None:
         scene.put(page([account(9)], number=3))
         scene.settle()
     assert scene.value(tried) == before
+
+
+def _remap_and_die(scene: Scene) -> None:
+    """As a worker that ends between what it decided and what it then tries."""
+    mappings = scene.mappings()
+    dying = Store(scene.lane.postgres, LIVE, "dying", mappings, hit=failpoints.none)
+    dying.connect()
+    dying.claim(scene.partition("crm/accounts/north"))
+    assert Retries(mappings).remap(dying, datetime.now(UTC)) == 4
+    dying.close()
 
 
 def test_a_child_lands_by_itself_and_one_without_parent_ends_in_quarantine(scene: Scene) -> None:
@@ -208,6 +227,8 @@ def test_faults_halt_a_partition_until_somebody_decides(make_scene: Callable[...
         scene.put(page([account(2, 2, **ODD)], number=7), page([account(9)], number=8))
         scene.until(halted, "record_faults")
         fitting(scene)
+    with pytest.raises(NothingHalted, match="nothing of partition 0 is lost"):
+        accept_gap(scene.settings, 0, by="op", note="no", now=datetime.now(UTC))
     scene.define(2, **CAN_BE_ODD, **{"key: id\n": "key: id\nfaults: halt\n"})
     with scene.applying():  # and a new mapping cures what stopped it
         scene.settle()
