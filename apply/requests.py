@@ -5,6 +5,8 @@ Only says so, with a name: the owner of their partition does the work of a retry
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +20,8 @@ from apply.sink import Connection
 
 _SQL = load("retry")
 _EVENTS = {"retry": Event.RETRY, "dismiss": Event.DISMISS}
+_AT_ONCE = 2_000
+_START = Where(-1, -1, -1, -1, -1)
 FILTERS = ("mapping", "partition_id", "tenant", "reason", "partition", "offset", "index")
 
 
@@ -40,18 +44,37 @@ def request(
     unknown = set(which) - set(FILTERS)
     if action not in _EVENTS or unknown or not (which or everything):
         raise ValueError(f"{action} with {sorted(which)}: name at least one of {FILTERS}")
-    event = _EVENTS[action]
-    said = Said(now, by, note, due_at=now if event is Event.RETRY else None)
-    with connection.transaction():
-        asked = {**dict.fromkeys(FILTERS), **which}
-        places = [Where(*row) for row in connection.execute(_SQL["asked"], asked)]
-        moved = move(connection, event, places, said)
-        behind = [one for one in moved if one.fingerprint is not None]
-        others = covered(connection, behind) if behind else []
-        followers = [where for where, _, _, has_raw in others if has_raw or event is Event.DISMISS]
-        move(connection, event, followers, said)
-        if moved:
-            about = Jsonb({**which, "exceptions": len(moved)})
-            values = {"by": by, "action": action, "about": about, "note": note}
-            connection.execute(_SQL["action"], values)
+    said = Said(now, by, note, due_at=now if action == "retry" else None)
+    found: list[Moved] = []
+    after: Where | None = None
+    while True:
+        with connection.transaction():
+            places = _asked(connection, which, after)
+            moved = _move(connection, _EVENTS[action], places, said)
+            if moved:
+                about = Jsonb({**which, "exceptions": len(moved)})
+                values = {"by": by, "action": action, "about": about, "note": note}
+                connection.execute(_SQL["action"], values)
+        found += moved
+        if len(places) < _AT_ONCE:
+            return found
+        after = places[-1]
+
+
+def _asked(connection: Connection, which: Mapping[str, Any], after: Where | None) -> list[Where]:
+    """A few at a time: whoever owns their partition does not wait for a long decision."""
+    behind = asdict(after or _START)
+    values = {
+        **dict.fromkeys(FILTERS), **which, "limit": _AT_ONCE,
+        **{f"after_{name}": value for name, value in behind.items()},
+    }  # fmt: skip
+    return [Where(*row) for row in connection.execute(_SQL["asked"], values)]
+
+
+def _move(connection: Connection, event: Event, places: Sequence[Where], said: Said) -> list[Moved]:
+    moved = move(connection, event, places, said)
+    behind = [one for one in moved if one.fingerprint is not None]
+    others = covered(connection, behind) if behind else []
+    followers = [where for where, _, _, has_raw in others if has_raw or event is Event.DISMISS]
+    move(connection, event, followers, said)
     return moved

@@ -34,7 +34,8 @@ SELECT mapping_version, partition, generation, "offset", index, partition_id, pl
 FROM moved
 
 -- name: same
--- Open exceptions of the same records, and what of them was dismissed: the newest of each content. Oldest first.
+-- Open exceptions of the same records, and what of them was dismissed. Who decides about one just now is not waited
+-- for: it is merged when it is seen again.
 SELECT e.mapping_version, e.partition, e.generation, e."offset", e.index, e.partition_id, e.fingerprint, e.reason,
   e.state, e.content, e.sightings, e.first_seen_at, e.last_seen_at, e.attempts, e.due_at, e.copied_at
 FROM gapless.exception e
@@ -42,7 +43,7 @@ JOIN (SELECT DISTINCT * FROM unnest(%(partition_ids)s::int[], %(mapping_versions
   %(reasons)s::text[])) AS w (partition_id, mapping_version, fingerprint, reason)
   ON (e.partition_id, e.mapping_version, e.fingerprint, e.reason) = (w.partition_id, w.mapping_version, w.fingerprint, w.reason)
 WHERE e.state IN ('retryable', 'quarantined') OR e.state = 'dismissed' AND e.sightings > 0
-ORDER BY e.partition, e.generation, e."offset", e.index, e.mapping_version FOR UPDATE OF e
+ORDER BY e.partition, e.generation, e."offset", e.index, e.mapping_version FOR UPDATE OF e SKIP LOCKED
 
 -- name: stand
 -- One row stands for what others were: counts and times of all of them.
@@ -76,7 +77,7 @@ LEFT JOIN gapless.mapping_version t ON t.id = e.tried_version
 WHERE v.version < ours.version AND coalesce(t.version, v.version) < ours.version
   AND e.state = ANY(%(sources)s) AND e.raw IS NOT NULL AND e.reason <> ALL(%(by_hand)s)
   AND e.partition = ANY(%(partitions)s)
-ORDER BY ours.id, e.partition, e.generation, e."offset", e.index LIMIT %(limit)s
+ORDER BY ours.id, e.partition, e.generation, e."offset", e.index LIMIT %(limit)s FOR UPDATE OF e SKIP LOCKED
 
 -- name: expired
 -- Evidence of what was decided, older than its mapping wants it kept.

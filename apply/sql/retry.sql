@@ -30,10 +30,10 @@ WHERE e.state = 'retryable' AND e.due_at <= %(now)s AND e.partition = ANY(%(part
   AND NOT EXISTS (SELECT FROM gapless.mapping_version t
     JOIN unnest(%(names)s::text[], %(versions)s::int[]) AS ours (name, version) ON ours.name = t.mapping
     WHERE t.id = coalesce(e.tried_version, e.mapping_version) AND t.version > ours.version)
-ORDER BY e.due_at LIMIT %(limit)s FOR UPDATE OF e
+ORDER BY e.due_at LIMIT %(limit)s FOR UPDATE OF e SKIP LOCKED
 
 -- name: asked
--- What an operator speaks of: all filters that are given have to hold.
+-- What an operator speaks of: all filters that are given have to hold. In steps, each behind the one before.
 SELECT e.mapping_version, e.partition, e.generation, e."offset", e.index
 FROM gapless.exception e LEFT JOIN gapless.mapping_version v ON v.id = e.mapping_version
 JOIN gapless.partition_id i ON i.id = e.partition_id
@@ -45,7 +45,9 @@ WHERE e.state IN ('quarantined', 'retryable')
   AND (%(partition)s::int IS NULL OR e.partition = %(partition)s)
   AND (%(offset)s::bigint IS NULL OR e."offset" = %(offset)s)
   AND (%(index)s::int IS NULL OR e.index = %(index)s)
-ORDER BY e.partition, e.generation, e."offset", e.index, e.mapping_version
+  AND (e.partition, e.generation, e."offset", e.index, e.mapping_version) > (%(after_partition)s::int,
+    %(after_generation)s::int, %(after_offset)s::bigint, %(after_index)s::int, %(after_mapping_version)s::int)
+ORDER BY e.partition, e.generation, e."offset", e.index, e.mapping_version LIMIT %(limit)s
 
 -- name: action
 -- Decisions of operators are kept.
