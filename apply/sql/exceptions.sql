@@ -10,7 +10,8 @@ WITH moved AS (
     sightings = CASE WHEN %(target)s IN ('retryable', 'quarantined') THEN greatest(e.sightings, 1) ELSE e.sightings END,
     reason = coalesce(%(reason)s, e.reason), detail = coalesce(%(detail)s, e.detail),
     tried_version = coalesce(%(tried_version)s, e.tried_version),
-    decided_by = coalesce(%(by)s, e.decided_by), decided_note = CASE WHEN %(by)s::text IS NULL THEN e.decided_note ELSE %(note)s END,
+    decided_by = coalesce(%(by)s, e.decided_by),
+    decided_note = CASE WHEN %(by)s::text IS NULL THEN e.decided_note ELSE %(note)s END,
     decided_at = CASE WHEN %(by)s::text IS NULL THEN e.decided_at ELSE %(now)s END
   FROM (
     SELECT o.mapping_version, o.partition, o.generation, o."offset", o.index, o.state
@@ -27,7 +28,8 @@ WITH moved AS (
 ), told AS (
   INSERT INTO gapless.exception_history (mapping_version, partition, generation, "offset", index, at, event, state,
     reason, detail, by, note)
-  SELECT mapping_version, partition, generation, "offset", index, %(now)s, %(event)s, state, reason, detail, %(by)s, %(note)s
+  SELECT mapping_version, partition, generation, "offset", index, %(now)s, %(event)s, state, reason, detail,
+    %(by)s, %(note)s
   FROM moved WHERE %(told)s
 )
 SELECT mapping_version, partition, generation, "offset", index, partition_id, plan, scope, fingerprint, content, before
@@ -41,7 +43,8 @@ SELECT e.mapping_version, e.partition, e.generation, e."offset", e.index, e.part
 FROM gapless.exception e
 JOIN (SELECT DISTINCT * FROM unnest(%(partition_ids)s::int[], %(mapping_versions)s::int[], %(fingerprints)s::bytea[],
   %(reasons)s::text[])) AS w (partition_id, mapping_version, fingerprint, reason)
-  ON (e.partition_id, e.mapping_version, e.fingerprint, e.reason) = (w.partition_id, w.mapping_version, w.fingerprint, w.reason)
+  ON (e.partition_id, e.mapping_version, e.fingerprint, e.reason)
+    = (w.partition_id, w.mapping_version, w.fingerprint, w.reason)
 WHERE e.state IN ('retryable', 'quarantined') OR e.state = 'dismissed' AND e.sightings > 0
 ORDER BY e.partition, e.generation, e."offset", e.index, e.mapping_version FOR UPDATE OF e SKIP LOCKED
 
@@ -95,7 +98,8 @@ WITH w AS (
   SELECT * FROM unnest(%(mapping_versions)s::int[], %(partitions)s::int[], %(generations)s::int2[],
     %(offsets)s::bigint[], %(indexes)s::int[]) AS w (mapping_version, partition, generation, "offset", index)
 ), gone AS (
-  DELETE FROM gapless.exception_history h USING w WHERE (h.partition, h."offset", h.index, h.generation, h.mapping_version)
+  DELETE FROM gapless.exception_history h USING w
+  WHERE (h.partition, h."offset", h.index, h.generation, h.mapping_version)
     = (w.partition, w."offset", w.index, w.generation, w.mapping_version)
 )
 DELETE FROM gapless.exception e USING w WHERE (e.partition, e.generation, e."offset", e.index, e.mapping_version)

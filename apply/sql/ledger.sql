@@ -54,5 +54,6 @@ FROM (SELECT o.partition, o.generation, o."offset", o.mapping_version, (%(index)
   FROM gapless.page_ledger o
   WHERE o.mapping_version = %(mapping_version)s AND o.partition = %(partition)s
     AND o.generation = %(generation)s AND o."offset" = %(offset)s) w
-WHERE (l.partition, l.generation, l."offset", l.mapping_version) = (w.partition, w.generation, w."offset", w.mapping_version)
+WHERE (l.partition, l.generation, l."offset", l.mapping_version)
+  = (w.partition, w.generation, w."offset", w.mapping_version)
   AND get_byte(l.outcomes, w.at) <> %(outcome)s
