@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from apply.outcomes import Outcome
+from apply.outcomes import Outcome, counts
 from apply.queries import load
 from apply.same_record import Where
 from apply.sink import Connection
@@ -17,9 +18,32 @@ _MARKS = load("marks")
 
 def set_outcomes(connection: Connection, places: Sequence[Where], outcome: Outcome) -> None:
     """Change the bytes of these records and the counts of their pages."""
-    if places:
-        values = [{**asdict(one), "outcome": int(outcome)} for one in places]
-        connection.cursor().executemany(_LEDGER["set_outcome"], values)
+    by_page: dict[tuple[int, int, int, int], list[int]] = defaultdict(list)
+    for one in places:
+        page = (one.mapping_version, one.partition, one.generation, one.offset)
+        by_page[page].append(one.index)
+    if not by_page:
+        return
+    names = ("mapping_versions", "partitions", "generations", "offsets")
+    asked = {
+        name: list(column) for name, column in zip(names, zip(*by_page, strict=True), strict=True)
+    }
+    changed = []
+    for version, partition, generation, offset, stored, first in connection.execute(
+        _LEDGER["outcomes_of"], asked
+    ):
+        outcomes = bytearray(stored)
+        for index in by_page[version, partition, generation, offset]:
+            outcomes[index - first] = outcome
+        if outcomes != stored:
+            changed.append(
+                {
+                    "mapping_version": version, "partition": partition, "generation": generation,
+                    "offset": offset, "outcomes": bytes(outcomes), "counts": counts(outcomes),
+                }
+            )  # fmt: skip
+    if changed:
+        connection.cursor().executemany(_LEDGER["set_outcomes"], changed)
 
 
 def heal_coverage(connection: Connection, where: Where, scope: str) -> None:

@@ -65,6 +65,11 @@ class Due:
     parts: int
     first_index: int
 
+    @property
+    def where(self) -> Where:
+        """The coordinates of the exception."""
+        return Where(self.mapping_version, self.partition, self.generation, self.offset, self.index)
+
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
@@ -189,11 +194,6 @@ class _Result:
     tried_version: int | None
 
     @property
-    def where(self) -> Where:
-        due = self.due
-        return Where(due.mapping_version, due.partition, due.generation, due.offset, due.index)
-
-    @property
     def event(self) -> Event:
         if self.outcome is Outcome.QUARANTINED:
             return Event.REFUSE
@@ -211,30 +211,38 @@ def _result(due: Due, tried: _Tried) -> _Result:
     return _Result(due, Outcome(work.outcomes[0]), fault, work.mapping_version)
 
 
+def _said(one: _Result, now: datetime) -> Said:
+    fault, waits = one.fault, one.event is Event.FAIL
+    return Said(
+        now,
+        by="retry" if one.event is Event.LAND else None,
+        reason=None if fault is None else fault.reason.value,
+        detail=None if fault is None else fault.detail,
+        due_at=now + timedelta(seconds=wait_s(one.due.attempts + 1)) if waits else None,
+        tried_version=one.tried_version,
+        outcome=one.outcome,
+    )
+
+
 def _settle(connection: Connection, results: Sequence[_Result], now: datetime) -> list[Where]:
     """Write what tries came to. Returns the exceptions that stay open."""
     landed: list[Moved] = []
     still: list[Where] = []
     groups: set[Group] = set()
+    alike: dict[tuple[Event, Said], list[Due]] = defaultdict(list)
     for one in results:
         metrics.RETRIED.labels(one.outcome.name.lower()).inc()
-        due, fault, ended = one.due, one.fault, one.event is Event.LAND
-        waits = one.event is Event.FAIL
-        said = Said(
-            now, by="retry" if ended else None,
-            reason=None if fault is None else fault.reason.value,
-            detail=None if fault is None else fault.detail,
-            due_at=now + timedelta(seconds=wait_s(due.attempts + 1)) if waits else None,
-            tried_version=one.tried_version, outcome=one.outcome,
-        )  # fmt: skip
-        moved = move(connection, one.event, [one.where], said)
-        if ended:
+        alike[one.event, _said(one, now)].append(one.due)
+    for (event, said), dues in alike.items():
+        moved = move(connection, event, [due.where for due in dues], said)
+        if event is Event.LAND:
             landed += moved
             continue
-        still.append(one.where)
+        reasons = {due.where: said.reason or due.reason for due in dues}
+        still += reasons
         groups |= {
             Group(
-                due.partition_id_no, due.mapping_version, row.fingerprint, said.reason or due.reason
+                row.partition_id_no, row.where.mapping_version, row.fingerprint, reasons[row.where]
             )
             for row in moved
             if row.fingerprint is not None

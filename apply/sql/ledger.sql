@@ -39,21 +39,20 @@ JOIN LATERAL (
 ) l ON true
 GROUP BY w.n
 
--- name: set_outcome
--- One record's outcome changed: its byte and the counts, which still sum to the records. `index` counts within the
--- whole page, so the records of the parts before its own are taken off.
-UPDATE gapless.page_ledger l SET
-  outcomes = set_byte(l.outcomes, w.at, %(outcome)s),
-  counts[get_byte(l.outcomes, w.at)] = l.counts[get_byte(l.outcomes, w.at)] - 1,
-  counts[%(outcome)s] = l.counts[%(outcome)s] + 1
-FROM (SELECT o.partition, o.generation, o."offset", o.mapping_version, (%(index)s - CASE WHEN o.part = 1 THEN 0 ELSE
-    coalesce((SELECT sum(b.records) FROM (
-      SELECT DISTINCT ON (part) records FROM gapless.page_ledger
-      WHERE partition_id = o.partition_id AND pass = o.pass AND page = o.page AND part < o.part
-      ORDER BY part, generation DESC, "offset" DESC) b), 0) END)::int AS at
-  FROM gapless.page_ledger o
-  WHERE o.mapping_version = %(mapping_version)s AND o.partition = %(partition)s
-    AND o.generation = %(generation)s AND o."offset" = %(offset)s) w
-WHERE (l.partition, l.generation, l."offset", l.mapping_version)
-  = (w.partition, w.generation, w."offset", w.mapping_version)
-  AND get_byte(l.outcomes, w.at) <> %(outcome)s
+-- name: outcomes_of
+-- Ledger rows some of whose records get another outcome, each with the index of its first record in the whole page.
+SELECT l.mapping_version, l.partition, l.generation, l."offset", l.outcomes, CASE WHEN l.part = 1 THEN 0 ELSE
+  coalesce((SELECT sum(b.records) FROM (
+    SELECT DISTINCT ON (part) records FROM gapless.page_ledger
+    WHERE partition_id = l.partition_id AND pass = l.pass AND page = l.page AND part < l.part
+    ORDER BY part, generation DESC, "offset" DESC) b), 0)::int END
+FROM gapless.page_ledger l
+JOIN unnest(%(mapping_versions)s::int[], %(partitions)s::int[], %(generations)s::int2[], %(offsets)s::bigint[])
+  AS w (mapping_version, partition, generation, "offset") USING (mapping_version, partition, generation, "offset")
+ORDER BY l.partition, l.generation, l."offset", l.mapping_version FOR UPDATE OF l
+
+-- name: set_outcomes
+-- One write for all records of a row: each would leave a whole row behind.
+UPDATE gapless.page_ledger SET outcomes = %(outcomes)s, counts = %(counts)s
+WHERE mapping_version = %(mapping_version)s AND partition = %(partition)s
+  AND generation = %(generation)s AND "offset" = %(offset)s
