@@ -6,8 +6,8 @@ when the batch was cut; nothing of a later poll is in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from apply.mapping.types import CompiledMapping, Mapped
 from apply.outcomes import PENDING, Outcome, RecordFault
@@ -93,6 +93,17 @@ class Part:
     pages: list[PageWork] = field(default_factory=list)
     marks: list[MarkWork] = field(default_factory=list)
 
+    def until(self, offset: int) -> Part:
+        """Nothing behind the record at this offset. The position keeps the record it remembers."""
+        return replace(
+            self,
+            end=offset + 1,
+            last_offset=None,
+            last_key=None,
+            pages=[page for page in self.pages if page.offset <= offset],
+            marks=[mark for mark in self.marks if mark.offset <= offset],
+        )
+
 
 @dataclass(slots=True)
 class Batch:
@@ -114,6 +125,17 @@ class Batch:
 
     def without(self, lost: frozenset[int]) -> Batch:
         """The same batch without the partitions that are no longer ours."""
-        kept = [part for part in self.parts if part.partition not in lost]
-        records = sum(len(p.observation.records) for part in kept for p in part.pages)
-        return Batch(kept, records, self.size)
+        return self._of([part for part in self.parts if part.partition not in lost])
+
+    def until(self, offsets: Mapping[int, int]) -> Batch:
+        """The same batch, but of these partitions nothing behind the record at this offset."""
+        return self._of(
+            [
+                part.until(offsets[part.partition]) if part.partition in offsets else part
+                for part in self.parts
+            ]
+        )
+
+    def _of(self, parts: list[Part]) -> Batch:
+        records = sum(len(p.observation.records) for part in parts for p in part.pages)
+        return Batch(parts, records, self.size)

@@ -2,49 +2,54 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict
 
-from apply.outcomes import Outcome
+from apply.outcomes import Outcome, counts
 from apply.queries import load
+from apply.same_record import Where
 from apply.sink import Connection
 from apply.statements import span_of
 
 _LEDGER = load("ledger")
-_RETRY = load("retry")
 _MARKS = load("marks")
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """One observation under one mapping version: a row of the ledger."""
+def set_outcomes(connection: Connection, places: Sequence[Where], outcome: Outcome) -> None:
+    """Change the bytes of these records and the counts of their pages."""
+    by_page: dict[tuple[int, int, int, int], list[int]] = defaultdict(list)
+    for one in places:
+        page = (one.mapping_version, one.partition, one.generation, one.offset)
+        by_page[page].append(one.index)
+    if not by_page:
+        return
+    names = ("mapping_versions", "partitions", "generations", "offsets")
+    asked = {
+        name: list(column) for name, column in zip(names, zip(*by_page, strict=True), strict=True)
+    }
+    changed = []
+    for version, partition, generation, offset, stored, first in connection.execute(
+        _LEDGER["outcomes_of"], asked
+    ):
+        outcomes = bytearray(stored)
+        for index in by_page[version, partition, generation, offset]:
+            outcomes[index - first] = outcome
+        if outcomes != stored:
+            changed.append(
+                {
+                    "mapping_version": version, "partition": partition, "generation": generation,
+                    "offset": offset, "outcomes": bytes(outcomes), "counts": counts(outcomes),
+                }
+            )  # fmt: skip
+    if changed:
+        connection.cursor().executemany(_LEDGER["set_outcomes"], changed)
 
-    mapping_version: int
-    partition: int
-    generation: int
-    offset: int
 
-
-def first_index(connection: Connection, page: Judged) -> int:
-    """Index, within the whole page, of the first record of this part."""
-    row = connection.execute(_RETRY["first_index"], asdict(page)).fetchone()
-    return int(row[0]) if row else 0
-
-
-def set_outcome(
-    connection: Connection, page: Judged, index: int, outcome: Outcome, first: int | None = None
-) -> None:
-    """Change the byte and the counts of one record; `index` counts within the whole page."""
-    at = index - (first_index(connection, page) if first is None else first)
-    values = {**asdict(page), "at": at, "outcome": int(outcome)}
-    connection.execute(_LEDGER["set_outcome"], values)
-
-
-def heal_coverage(connection: Connection, partition_id_no: int, plan: str, scope: str) -> None:
-    """An exception of this interval ended well: its stretch has one error less."""
+def heal_coverage(connection: Connection, where: Where, scope: str) -> None:
+    """An exception of this interval ended well: its stretch has one error less, if it counted it."""
     start, _, end = scope.partition("~")
     span = span_of(start, end)
     if span is not None:
-        values = {
-            "partition_id": partition_id_no, "plan": plan, "start": span[0], "end": span[1],
-        }  # fmt: skip
+        values = {**asdict(where), "start": span[0], "end": span[1]}
         connection.execute(_MARKS["coverage_healed"], values)

@@ -17,6 +17,7 @@ from apply.opening import topic_id
 from apply.ownership import UNKNOWN_SCHEMA
 from apply.queries import load
 from apply.sink import Connection, connect
+from apply.tolerance import RECORD_FAULTS
 from schemas.keys import PageKey, page_key_of
 from schemas.log.reader import PartitionReader
 from schemas.settings import Settings
@@ -57,6 +58,11 @@ def accept_gap(
             raise NothingHalted(
                 f"partition {partition} waits for a newer version of gapless, nothing is lost: "
                 "upgrade apply and start it again"
+            )
+        if cause == RECORD_FAULTS:
+            raise NothingHalted(
+                f"nothing of partition {partition} is lost: {halted['detail']}; "
+                f"{halted['unblocked_by']}"
             )
         accepted = _resume(settings, connection, partition, cause, generation, wanted)
         _write(settings, connection, accepted, generation, by, note, now)

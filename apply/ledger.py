@@ -6,6 +6,7 @@ Runs inside the batch's transaction. Invariant: counts of a row sum to the recor
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,7 +16,9 @@ from psycopg.types.json import Jsonb
 from apply.batch import PageWork, Work
 from apply.outcomes import Outcome, RecordFault, counts
 from apply.queries import load
+from apply.same_record import Group, Where, digest, fingerprint
 from apply.sink import Connection
+from schemas.records import Observation
 
 _SQL = load("ledger")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -33,7 +36,16 @@ _EXCEPTION = (
     ("source_epoch", "int2"), ("original_offset", "int8"), ("key", "jsonb"), ("state", "text"),
     ("reason", "text"), ("detail", "text"), ("raw", "bytea"), ("due_at", "timestamptz"),
     ("fetched_at", "timestamptz"), ("as_of", "timestamptz"), ("run", "text"),
+    ("fingerprint", "bytea"), ("content", "bytea"),
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An exception that was written, and the group of those that say the same; None: nobody's."""
+
+    where: Where
+    group: Group | None
 
 
 def moment(at_us: int) -> datetime:
@@ -49,11 +61,19 @@ def prepare(connection: Connection) -> None:
 
 def write_exceptions(
     connection: Connection, pages: Iterable[PageWork], now: datetime, *, replay: bool
-) -> int:
-    """Evidence of every record that became no row. Returns how many."""
+) -> list[Written]:
+    """Evidence of every record that became no row. Returns what was written."""
     rows = [row for page in pages for work in page.works for row in _exceptions(page, work, now)]
     _copy(connection, "exception", _EXCEPTION, rows, replay=replay)
-    return len(rows)
+    return [_written(row) for row in rows]
+
+
+def _written(row: Sequence[Any]) -> Written:
+    named = dict(zip((name for name, _ in _EXCEPTION), row, strict=True))
+    said = named["fingerprint"]
+    version = named["mapping_version"]
+    group = None if said is None else Group(named["partition_id"], version, said, named["reason"])
+    return Written(Where(*row[:5]), group)
 
 
 def _exceptions(page: PageWork, work: Work, now: datetime) -> Iterator[tuple[Any, ...]]:
@@ -62,6 +82,7 @@ def _exceptions(page: PageWork, work: Work, now: datetime) -> Iterator[tuple[Any
         at = fault.index - observation.first_index
         retryable = work.outcomes[at] == Outcome.RETRYABLE
         as_of = None if observation.as_of is None else moment(observation.as_of)
+        content = _content(observation, fault.index, at)
         yield (
             work.mapping_version, page.partition, page.generation, page.offset,
             fault.index, page.partition_id_no, observation.plan, observation.scope,
@@ -70,7 +91,16 @@ def _exceptions(page: PageWork, work: Work, now: datetime) -> Iterator[tuple[Any
             fault.reason.value, fault.detail, observation.records[at] or None,
             now + timedelta(seconds=FIRST_RETRY_S) if retryable else None,
             moment(observation.received_at), as_of, observation.run,
+            fingerprint(fault.key, content), content,
         )  # fmt: skip
+
+
+def _content(observation: Observation, index: int, at: int) -> bytes | None:
+    """A digest of the record; of one whose bytes were not stored the log may know another."""
+    if observation.records[at]:
+        return digest(observation.records[at])
+    known = (one.sha256 for one in observation.missing if one.index == index and one.sha256)
+    return next(known, None)
 
 
 def _key(fault: RecordFault) -> Jsonb | None:

@@ -95,6 +95,11 @@ MEANING: Mapping[Reason, str] = {
 }
 
 
+BY_HAND = frozenset((Reason.OVERSIZED, Reason.UNSPLITTABLE, Reason.POISON))
+"""What is not tried again by itself under a newer version of the mapping: no mapping cures it, or
+trying it may end the process."""
+
+
 @dataclass(frozen=True, slots=True)
 class RecordFault:
     """One record that became no row, with evidence that holds no personal data.

@@ -125,6 +125,13 @@ class Ownership:
         self._sessions.pop(partition, None)
         self._check_later(partition, 0.0)
 
+    def stopped(self, partitions: Iterable[int]) -> None:
+        """A mapping takes no more faults there: read no further until they are decided about."""
+        for partition in partitions:
+            held = self._store.positions.get(partition)
+            if held is not None:
+                self._show_halted(held)
+
     def leave(self) -> None:
         """Give everything back. Raises SinkFault."""
         self._give_back(frozenset(self._store.positions))
@@ -232,11 +239,11 @@ class Ownership:
         self._leave_one(held.partition)
         self._halted.add(held.partition)
         metrics.HALTED.labels(str(held.partition)).set(1)
+        why = held.halted or {"unblocked_by": f"gapless accept-gap --partition {held.partition}"}
         _log.error(
-            "halted until an operator accepts the loss",
-            partition=held.partition,
-            next=f"gapless accept-gap --partition {held.partition}",
-        )
+            "halted until an operator decides",
+            partition=held.partition, cause=why.get("cause"), next=why.get("unblocked_by"),
+        )  # fmt: skip
 
     def _look_at_halted(self) -> None:
         asked = {"pipeline": self._pipeline, "partitions": sorted(self._halted)}

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -20,16 +20,18 @@ import structlog
 
 from apply.batch import Batch
 from apply.changes import Change
-from apply.decisions import Judged, heal_coverage, set_outcome
+from apply.decisions import heal_coverage
 from apply.decode import Decoder
 from apply.dry_run import DryRun
+from apply.exception_states import Event
+from apply.exceptions import Said, move
 from apply.faults import NotPrepared, SinkFault, sink_fault
 from apply.identities import Identities
 from apply.listings import REMEMBERED, KnownSnapshot
 from apply.mapping.types import CompiledMapping
-from apply.outcomes import Outcome
 from apply.pass_over import Stretch, reading
 from apply.queries import load
+from apply.same_record import Where
 from apply.sink import Connection, connect
 from apply.store import Lost, Store
 from apply.versions import by_stream, registered
@@ -284,14 +286,11 @@ class _Replay:
         now, number = datetime.now(UTC), self._compiled.version_id
         note = f"replayed as version {self._compiled.spec.version}"
         found = connection.execute(_SQL["replaced"], {"mapping_version": number}).fetchall()
-        for *page, index, state, partition_id_no, plan, scope, healed in found:
-            judged = Judged(*page)
-            values = {**asdict(judged), "index": index, "now": now, "note": note}
-            connection.execute(_SQL["dismiss"], values)
-            if state == "retryable":
-                set_outcome(connection, judged, index, Outcome.QUARANTINED)
+        places = [Where(*row[:5]) for row in found]
+        move(connection, Event.REPLAY, places, Said(now, "replay", note))
+        for where, (*_, scope, healed) in zip(places, found, strict=True):
             if healed:
-                heal_coverage(connection, partition_id_no, plan, scope)
+                heal_coverage(connection, where, scope)
         self.report.replaced += len(found)
         return len(found), []
 

@@ -6,31 +6,34 @@ after the last attempt it is quarantined. The verbs of operators only say that s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
-
-from psycopg.types.json import Jsonb
 
 from apply import metrics
 from apply.batch import Batch, PageWork, Part, Work
 from apply.changes import Change
-from apply.decisions import Judged, heal_coverage, set_outcome
 from apply.decode import map_page
+from apply.exception_states import Event, sources
+from apply.exceptions import Moved, Said, move, uncover
 from apply.ledger import FIRST_RETRY_S
 from apply.mapping.types import CompiledMapping, Place
-from apply.outcomes import Outcome, Reason, RecordFault
+from apply.outcomes import BY_HAND, Outcome, Reason, RecordFault
 from apply.queries import load
+from apply.same_record import Group, Where
+from apply.sightings import merge
 from apply.sink import Connection
 from apply.store import Store
 from schemas.keys import split_partition_id
 from schemas.records import Observation
 
 _SQL = load("retry")
+_EXCEPTIONS = load("exceptions")
 ATTEMPTS = 10
 LONGEST_S = 3600.0
 _AT_ONCE = 200
+REMAPPED_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +57,26 @@ class Due:
     fetched_at: datetime
     as_of: datetime | None
     run: str | None
+    reason: str
     began: int | None
     pass_: str
     page: int
     part: int
     parts: int
     first_index: int
+
+    @property
+    def where(self) -> Where:
+        """The coordinates of the exception."""
+        return Where(self.mapping_version, self.partition, self.generation, self.offset, self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A record as a page of its own, or why there is none."""
+
+    page: PageWork | None
+    fault: RecordFault | None
 
 
 def wait_s(attempts: int) -> float:
@@ -73,6 +90,10 @@ class Retries:
     def __init__(self, mappings: Sequence[CompiledMapping]) -> None:
         self._by_version = {one.version_id: one for one in mappings}
         self._by_name = {one.spec.name: one for one in mappings}
+        self._ours = {
+            "names": [one.spec.name for one in mappings],
+            "versions": [one.spec.version for one in mappings],
+        }
 
     def do(self, store: Store, now: datetime) -> int:
         """One transaction with what is due now. Returns how many were tried. Raises SinkFault."""
@@ -81,30 +102,53 @@ class Retries:
     def _try(
         self, store: Store, connection: Connection, held: list[int], now: datetime
     ) -> tuple[int, list[Change]]:
-        asked = {"now": now, "partitions": held, "limit": _AT_ONCE}
+        asked = {**self._ours, "now": now, "partitions": held, "limit": _AT_ONCE}
         due = [Due(*row) for row in connection.execute(_SQL["due"], asked)]
         if not due:
             return 0, []
-        works = [self._work(one) for one in due]
-        pages = [page for page, _ in works if page is not None]
+        tries = [self._tried(one) for one in due]
+        pages = [one.page for one in tries if one.page is not None]
         changes = store.land(connection, Batch([_part(pages)]))
-        for one, (page, fault) in zip(due, works, strict=True):
-            work = None if page is None else page.works[0]
-            if work is not None:
-                work.settle()
-            _settle(connection, one, work, fault, now)
+        results = [_result(one, tried) for one, tried in zip(due, tries, strict=True)]
+        still = _settle(connection, results, now)
+        if store.copies is not None:
+            store.copies.write(connection, still, now)
         return len(due), changes
 
-    def _work(self, due: Due) -> tuple[PageWork | None, RecordFault | None]:
+    def remap(self, store: Store, now: datetime) -> int:
+        """Let the versions in use try what older ones refused. Returns how many are due now.
+
+        In steps of `REMAPPED_AT_ONCE`; what was tried by a version is never picked for it again.
+        """
+        return store.beside(lambda connection, held: (self._remap(connection, held, now), []))
+
+    def _remap(self, connection: Connection, held: list[int], now: datetime) -> int:
+        asked = {
+            **self._ours, "ids": list(self._by_version), "partitions": held,
+            "sources": list(sources(Event.REMAP)), "by_hand": [one.value for one in BY_HAND],
+            "limit": REMAPPED_AT_ONCE,
+        }  # fmt: skip
+        by_version: dict[int, list[Where]] = defaultdict(list)
+        for *where, version in connection.execute(_EXCEPTIONS["remappable"], asked):
+            by_version[version].append(Where(*where))
+        for version, places in by_version.items():
+            note = f"version {self._by_version[version].spec.version} is in use"
+            said = Said(now, "apply", note, due_at=now, tried_version=version)
+            move(connection, Event.REMAP, places, said)
+        return sum(len(places) for places in by_version.values())
+
+    def _tried(self, due: Due) -> _Tried:
         """The record as a page of its own; or why there is nothing to try."""
         compiled = self._by_version.get(due.mapping_version)
         if compiled is None and due.mapping is not None:
             # an older version's exception: the version that is live now is what can heal it
             compiled = self._by_name.get(due.mapping)
         if compiled is None:
-            return None, RecordFault(due.index, Reason.MAPPER_FAILED, "no live mapping reads it")
+            detail = "no live mapping reads it"
+            return _Tried(None, RecordFault(due.index, Reason.MAPPER_FAILED, detail))
         if due.raw is None:
-            return None, RecordFault(due.index, Reason.OVERSIZED, "its bytes were not stored")
+            detail = "its bytes were not stored"
+            return _Tried(None, RecordFault(due.index, Reason.OVERSIZED, detail))
         observation = _observation(due, due.raw)
         tenant = split_partition_id(due.partition_id)[2]
         place = Place(due.partition_id_no, due.generation, due.original_offset, tenant, due.began)
@@ -117,7 +161,7 @@ class Retries:
             observation=observation,
             works=[Work(compiled.version_id, compiled, mapped)],
         )
-        return page, None
+        return _Tried(page, None)
 
 
 def _observation(due: Due, raw: bytes) -> Observation:
@@ -140,62 +184,69 @@ def _part(pages: list[PageWork]) -> Part:
     return Part(partition=-1, session=-1, generation=0, start=0, end=0, pages=pages)
 
 
-def _settle(
-    connection: Connection, due: Due, work: Work | None, fault: RecordFault | None, now: datetime
-) -> None:
-    """Write what the retry came to: exception, ledger byte, coverage."""
-    outcome = Outcome.QUARANTINED if work is None else Outcome(work.outcomes[0])
-    if work is not None and work.faults:
-        fault = work.faults[0]
-    state, due_at = "resolved", None
-    if outcome is Outcome.RETRYABLE and due.attempts + 1 < ATTEMPTS:
-        state, due_at = "retryable", now + timedelta(seconds=wait_s(due.attempts + 1))
-    elif outcome in (Outcome.RETRYABLE, Outcome.QUARANTINED):
-        state, outcome = "quarantined", Outcome.QUARANTINED
-    metrics.RETRIED.labels(outcome.name.lower()).inc()
-    page = Judged(due.mapping_version, due.partition, due.generation, due.offset)
-    connection.execute(
-        _SQL["settle"],
-        {
-            **asdict(page),
-            "index": due.index,
-            "state": state,
-            "due_at": due_at,
-            "reason": None if fault is None else fault.reason.value,
-            "detail": None if fault is None else fault.detail,
-            "decided_by": "retry" if state == "resolved" else None,
-            "decided_at": now if state == "resolved" else None,
-        },
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """What a try came to. `tried_version`: the mapping version that it was made with."""
+
+    due: Due
+    outcome: Outcome
+    fault: RecordFault | None
+    tried_version: int | None
+
+    @property
+    def event(self) -> Event:
+        if self.outcome is Outcome.QUARANTINED:
+            return Event.REFUSE
+        if self.outcome is not Outcome.RETRYABLE:
+            return Event.LAND
+        return Event.FAIL if self.due.attempts + 1 < ATTEMPTS else Event.EXHAUST
+
+
+def _result(due: Due, tried: _Tried) -> _Result:
+    if tried.page is None:
+        return _Result(due, Outcome.QUARANTINED, tried.fault, None)
+    work = tried.page.works[0]
+    work.settle()
+    fault = work.faults[0] if work.faults else None
+    return _Result(due, Outcome(work.outcomes[0]), fault, work.mapping_version)
+
+
+def _said(one: _Result, now: datetime) -> Said:
+    fault, waits = one.fault, one.event is Event.FAIL
+    return Said(
+        now,
+        by="retry" if one.event is Event.LAND else None,
+        reason=None if fault is None else fault.reason.value,
+        detail=None if fault is None else fault.detail,
+        due_at=now + timedelta(seconds=wait_s(one.due.attempts + 1)) if waits else None,
+        tried_version=one.tried_version,
+        outcome=one.outcome,
     )
-    set_outcome(connection, page, due.index, outcome, due.first_index)
-    if state == "resolved":
-        heal_coverage(connection, due.partition_id_no, due.plan, due.scope)
 
 
-def request(
-    connection: Connection, action: str, *, by: str, note: str, now: datetime, **which: Any
-) -> int:
-    """An operator's word on exceptions: `action` is `retry` (due now) or `dismiss`.
-
-    `which` narrows them: mapping, partition_id, reason, partition, offset, index; at least one.
-    Returns how many. The partition's owner does the work of a retry. Raises ValueError.
-    """
-    names = ("mapping", "partition_id", "reason", "partition", "offset", "index")
-    unknown = set(which) - set(names)
-    if action not in ("retry", "dismiss") or unknown or not which:
-        raise ValueError(f"{action} with {sorted(which)}: name at least one of {', '.join(names)}")
-    retrying = action == "retry"
-    outcome = Outcome.RETRYABLE if retrying else Outcome.QUARANTINED
-    values: Mapping[str, Any] = {
-        **dict.fromkeys(names), **which, "by": by, "note": note, "now": now,
-        "state": "retryable" if retrying else "dismissed", "due_at": now if retrying else None,
-    }  # fmt: skip
-    with connection.transaction():
-        chosen = connection.execute(_SQL["request"], values).fetchall()
-        for *page, index in chosen:
-            set_outcome(connection, Judged(*page), index, outcome)
-        about = Jsonb({**which, "exceptions": len(chosen)})
-        connection.execute(
-            _SQL["action"], {"by": by, "action": action, "about": about, "note": note}
-        )
-    return len(chosen)
+def _settle(connection: Connection, results: Sequence[_Result], now: datetime) -> list[Where]:
+    """Write what tries came to. Returns the exceptions that stay open."""
+    landed: list[Moved] = []
+    still: list[Where] = []
+    groups: set[Group] = set()
+    alike: dict[tuple[Event, Said], list[Due]] = defaultdict(list)
+    for one in results:
+        metrics.RETRIED.labels(one.outcome.name.lower()).inc()
+        alike[one.event, _said(one, now)].append(one.due)
+    for (event, said), dues in alike.items():
+        moved = move(connection, event, [due.where for due in dues], said)
+        if event is Event.LAND:
+            landed += moved
+            continue
+        reasons = {due.where: said.reason or due.reason for due in dues}
+        still += reasons
+        groups |= {
+            Group(
+                row.partition_id_no, row.where.mapping_version, row.fingerprint, reasons[row.where]
+            )
+            for row in moved
+            if row.fingerprint is not None
+        }
+    uncover(connection, landed, now)
+    merge(connection, groups, (), now)
+    return still

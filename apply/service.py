@@ -21,6 +21,7 @@ from apply import metrics
 from apply.chores import Chores
 from apply.claim import LIVE
 from apply.consumer import Reader
+from apply.copies import Copies
 from apply.decode import Decoder
 from apply.faults import NotPrepared, sink_fault
 from apply.horizon import Horizons
@@ -136,7 +137,11 @@ class Service:
         self._identities = Identities(settings.postgres, stop)
         decoder = Decoder(streams, self._identities.number, unmapped=True)
         self._reader = Reader(settings, decoder, self._inbox, hit=hit)
-        self._store = Store(settings.postgres, LIVE, settings.worker, mappings, hit=hit)
+        copies = Copies(settings.quarantine, settings.observations, f"{settings.prefix}apply")
+        self._store = Store(
+            settings.postgres, LIVE, settings.worker, mappings, hit=hit,
+            copies=copies if settings.quarantine_copies else None,
+        )  # fmt: skip
         self._checks = Checks(settings, self._inbox)
         ownership = Ownership(
             self._store, self._reader, self._checks, LIVE, settings.session_timeout_ms / 1000

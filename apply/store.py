@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum, auto
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -20,12 +20,14 @@ from apply.barrier import Barrier, barrier
 from apply.batch import Batch
 from apply.changes import Change
 from apply.claim import Position, claim, reclaim, release
+from apply.copies import Copies
 from apply.faults import SinkFault, refusal, sink_fault
 from apply.mapping.types import CompiledMapping
 from apply.marks import Marks
 from apply.outbox import Outbox
 from apply.outcomes import counts
 from apply.presence import Shown
+from apply.quarantine import Exceeded, Quarantine, halt
 from apply.queries import load
 from apply.rows import Landing, Target
 from apply.share import Share, shares
@@ -61,14 +63,19 @@ class Lost(Exception):
 
 @dataclass(slots=True)
 class Report:
-    """What one committed batch did. `outcomes`: per outcome, over all mappings; times in seconds."""
+    """What one committed batch did. `outcomes`: per outcome, over all mappings; times in seconds.
 
+    `batch`: what of it was committed; `halted`: the partitions that stop behind it, with the reason.
+    """
+
+    batch: Batch
     outcomes: list[int] = field(default_factory=lambda: [0] * 6)
     exceptions: int = 0
     events: int = 0
     lowered: int = 0
     broken: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    halted: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 
 class Store:
@@ -83,8 +90,12 @@ class Store:
         *,
         hit: Hit,
         replay: bool = False,
+        copies: Copies | None = None,
     ) -> None:
-        """`replay`: no marks, no presence, no events, and ledger rows that exist stay."""
+        """`replay`: no marks, no presence, no events, and ledger rows that exist stay.
+
+        `copies`: where quarantined records are copied to; None: nowhere.
+        """
         self._dsn, self._pipeline, self._owner, self._hit = dsn, pipeline, owner, hit
         self._replay = replay
         self._mappings = list(mappings)
@@ -93,6 +104,8 @@ class Store:
         self._snapshots = Snapshots(self._mappings)
         self._marks = Marks(self._snapshots)
         self._outbox = Outbox()
+        self._quarantine = Quarantine(self._mappings, copies, replay=replay)
+        self.copies = copies
         self.positions: dict[int, Position] = {}
 
     @property
@@ -184,13 +197,13 @@ class Store:
         """
         try:
             try:
-                report = self._transaction(batch, now, _BLAMING if blame_timeouts else _PLAIN)
+                report = self._allowed(batch, now, _BLAMING if blame_timeouts else _PLAIN)
             except psycopg.Error as error:
                 if refusal(error) is None or blame_timeouts:
                     raise
-                report = self._transaction(batch, now, _CAREFUL)
+                report = self._allowed(batch, now, _CAREFUL)
             self._hit("apply.answer_lost")
-            self._advance(batch)
+            self._advance(report)
             self._snapshots.committed()
             self._hit("apply.after_commit")
         except (Lost, SinkFault):
@@ -223,14 +236,14 @@ class Store:
 
     def land(self, connection: Connection, batch: Batch) -> list[Change]:
         """Rows of single records, each isolated and held against the barrier. For `beside`."""
-        return self._rows(connection, batch, Report(), _CAREFUL, everything=True)
+        return self._rows(connection, batch, Report(batch), _CAREFUL, everything=True)
 
     def sweep(self, connection: Connection, partition_id_no: int, snapshot: str) -> list[Change]:
         """A sweep that an operator has released. For `beside`."""
         return self._snapshots.sweep_released(connection, partition_id_no, snapshot)
 
-    def _advance(self, batch: Batch) -> None:
-        for part in batch.parts:
+    def _advance(self, report: Report) -> None:
+        for part in report.batch.parts:
             held = self.positions[part.partition]
             self.positions[part.partition] = replace(
                 held,
@@ -238,10 +251,19 @@ class Store:
                 last_offset=held.last_offset if part.last_offset is None else part.last_offset,
                 last_key=held.last_key if part.last_key is None else part.last_key,
                 leader_epoch=held.leader_epoch if part.leader_epoch is None else part.leader_epoch,
+                halted=report.halted.get(part.partition),
             )
 
+    def _allowed(self, batch: Batch, now: datetime, way: _Way) -> Report:
+        """One transaction; with less of the batch where a mapping takes no more faults."""
+        while True:
+            try:
+                return self._transaction(batch, now, way)
+            except Exceeded as found:
+                batch = batch.until(found.offsets)
+
     def _transaction(self, batch: Batch, now: datetime, way: _Way) -> Report:
-        report, connection, clock = Report(), self.connection, _Clock()
+        report, connection, clock = Report(batch), self.connection, _Clock()
         self._snapshots.started()
         with connection.transaction():
             self._compare_and_set(connection, batch)
@@ -256,9 +278,15 @@ class Store:
                         a + b for a, b in zip(report.outcomes, counts(work.outcomes), strict=True)
                     ]
             pages = list(batch.pages())
-            report.exceptions = ledger.write_exceptions(connection, pages, now, replay=self._replay)
+            written = ledger.write_exceptions(connection, pages, now, replay=self._replay)
+            report.exceptions = len(written)
             self._hit("apply.after_exceptions")
             ledger.write_ledger(connection, pages, replay=self._replay)
+            if written:
+                stops = self._quarantine.take(connection, batch, written, now)
+                report.halted = {number: one.halted(now) for number, one in stops.items()}
+                claims = {number: self.positions[number].claim for number in report.halted}
+                halt(connection, self._pipeline, claims, report.halted)
             self._hit("apply.after_ledger")
             clock.lap(report, "ledger")
             if not self._replay:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 import structlog
 
 from apply import metrics
-from apply.batch import Batch, Part
+from apply.batch import Batch
 from apply.faults import TIMED_OUT, SinkFault, sink_fault
 from apply.inbox import Event, Inbox
 from apply.ownership import Ownership
@@ -132,6 +132,7 @@ class Writer:
 
     def _apply(self, batch: Batch) -> None:
         kept = self._still_due(batch)
+        ends = {part.partition: part.end for part in batch.parts}
         if kept.parts:
             try:
                 blame = self._timeouts >= _TIMEOUTS_MAX
@@ -139,19 +140,21 @@ class Writer:
             except Lost as lost:
                 self._ownership.step_down(lost.partitions)
                 return  # the batch stays in hand, without them
-            metrics.committed(kept, report)
+            metrics.committed(report.batch, report)
             self._report(report.lowered, report.broken)
+            self._ownership.stopped(report.halted)
+            ends |= {part.partition: part.end for part in report.batch.parts}
         self._batch = None
         self._healthy()
-        self._mirror({part.partition: part.end for part in batch.parts if self._holds(part)}, None)
+        self._mirror({at: end for at, end in ends.items() if self._reached(at, end)}, None)
         self._hit("apply.after_kafka_offset")
 
     def _next_offsets(self) -> dict[int, int]:
         return {p: held.next_offset for p, held in self._store.positions.items()}
 
-    def _holds(self, part: Part) -> bool:
-        held = self._store.positions.get(part.partition)
-        return held is not None and held.next_offset >= part.end
+    def _reached(self, partition: int, end: int) -> bool:
+        held = self._store.positions.get(partition)
+        return held is not None and held.next_offset >= end
 
     def _still_due(self, batch: Batch) -> Batch:
         """What of a batch is still to be applied: a partition may be lost, or committed already."""
@@ -162,7 +165,9 @@ class Writer:
                 gone.add(part.partition)
             elif held.next_offset != part.start or held.generation != part.generation:
                 gone.add(part.partition)
-                if held.next_offset != part.end:
+                if held.halted is not None:
+                    self._ownership.stopped([part.partition])
+                elif held.next_offset != part.end:
                     self._ownership.reopen(part.partition)
         return batch.without(frozenset(gone)) if gone else batch
 

@@ -6,28 +6,49 @@ Personal data never leaves here unless it is asked for: keys and raw bytes come 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg.rows import dict_row
 
 Row = dict[str, Any]
-_COLUMNS = """
-SELECT e.partition, e.generation, e."offset", e.index, p.text AS partition_id, v.mapping, v.version,
-  e.state, e.reason, e.detail, e.plan, e.scope, e.attempts, e.due_at, e.fetched_at, e.created_at,
-  e.decided_by, e.decided_at, e.decided_note, octet_length(e.raw) AS size, e.key, e.raw
+_FROM = """
 FROM gapless.exception e JOIN gapless.partition_id p ON p.id = e.partition_id
 LEFT JOIN gapless.mapping_version v ON v.id = e.mapping_version
+LEFT JOIN gapless.mapping_version t ON t.id = e.tried_version
+"""
+_COLUMNS = (
+    """
+SELECT e.partition, e.generation, e."offset", e.index, e.mapping_version AS version_id,
+  p.text AS partition_id, v.mapping, v.version, t.version AS tried_version, e.state, e.reason,
+  e.detail, e.plan, e.scope, e.attempts, e.due_at, e.fetched_at, e.created_at, e.sightings,
+  e.first_seen_at, e.last_seen_at, e.decided_by, e.decided_at, e.decided_note,
+  octet_length(e.raw) AS size, e.key, e.raw
+"""
+    + _FROM
+)
+_CHOSEN = """
+WHERE (%(mapping)s::text IS NULL OR v.mapping = %(mapping)s)
+  AND (%(partition_id)s::text IS NULL OR p.text = %(partition_id)s)
+  AND (%(tenant)s::text IS NULL OR p.tenant = %(tenant)s)
+  AND (%(reason)s::text IS NULL OR e.reason = %(reason)s) AND e.state = ANY(%(states)s)
 """
 _LIST = (
     _COLUMNS
-    + """
-WHERE (%(mapping)s::text IS NULL OR v.mapping = %(mapping)s)
-  AND (%(partition_id)s::text IS NULL OR p.text = %(partition_id)s)
-  AND (%(reason)s::text IS NULL OR e.reason = %(reason)s) AND e.state = ANY(%(states)s)
-ORDER BY e.created_at, e.partition, e."offset", e.index LIMIT %(limit)s"""
+    + _CHOSEN
+    + """ORDER BY e.first_seen_at, e.partition, e."offset", e.index LIMIT %(limit)s"""
+)
+_COUNTS = (
+    """
+SELECT p.text AS partition_id, v.mapping, e.state, e.reason, count(*) AS count,
+  sum(e.sightings)::bigint AS sightings, min(e.first_seen_at) AS since
+"""
+    + _FROM
+    + _CHOSEN
+    + "GROUP BY 1, 2, 3, 4 ORDER BY 2, 4, 3, 1"
 )
 _SHOW = (
     _COLUMNS
@@ -35,8 +56,13 @@ _SHOW = (
 WHERE e.partition = %(partition)s AND e."offset" = %(offset)s AND e.index = %(index)s
 ORDER BY e.generation DESC, e.mapping_version DESC"""
 )
+_HISTORY = """
+SELECT at, event, state, reason, detail, by, note FROM gapless.exception_history
+WHERE partition = %(partition)s AND generation = %(generation)s AND "offset" = %(offset)s
+  AND index = %(index)s AND mapping_version = %(version_id)s ORDER BY id"""
 _PLACE = re.compile(r"^(\d+)/(\d+)/(\d+)$")
 OPEN = ("quarantined", "retryable")
+STATES = (*OPEN, "repeated", "resolved", "dismissed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,41 +82,59 @@ def parse_place(text: str) -> Place:
     return Place(*(int(part) for part in match.groups()))
 
 
-def listed(
-    dsn: str,
-    *,
-    mapping: str | None = None,
-    partition_id: str | None = None,
-    reason: str | None = None,
-    states: Sequence[str] = OPEN,
-    limit: int = 200,
-) -> list[Row]:
-    """Exceptions, oldest first. Raises psycopg.Error."""
-    values = {
-        "mapping": mapping, "partition_id": partition_id, "reason": reason,
-        "states": list(states), "limit": limit,
-    }  # fmt: skip
-    with psycopg.connect(dsn, row_factory=dict_row, connect_timeout=5) as connection:
-        connection.read_only = True
-        return connection.execute(_LIST, values).fetchall()
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which exceptions: all that is given has to hold."""
+
+    mapping: str | None = None
+    partition_id: str | None = None
+    tenant: str | None = None
+    reason: str | None = None
+    states: Sequence[str] = OPEN
+
+    def values(self) -> dict[str, Any]:
+        return {**asdict(self), "states": list(self.states)}
+
+
+def listed(dsn: str, chosen: Chosen, *, limit: int = 200) -> list[Row]:
+    """Exceptions, those that have waited longest first. Raises psycopg.Error."""
+    return _read(dsn, _LIST, {**chosen.values(), "limit": limit})
+
+
+def counted(dsn: str, chosen: Chosen) -> list[Row]:
+    """How many there are by partition id, mapping, state and reason. Raises psycopg.Error."""
+    return _read(dsn, _COUNTS, chosen.values())
 
 
 def shown(dsn: str, place: Place) -> list[Row]:
-    """The exceptions of one record, one per mapping version. Raises psycopg.Error."""
-    values = {"partition": place.partition, "offset": place.offset, "index": place.index}
+    """The exceptions of one record, one per mapping version, with `history`. Raises psycopg.Error."""
+    rows = _read(dsn, _SHOW, asdict(place))
+    for row in rows:
+        row["history"] = _read(dsn, _HISTORY, row)
+    return rows
+
+
+def mappings(dsn: str) -> list[str]:
+    """The mappings that were ever registered. Raises psycopg.Error."""
+    rows = _read(dsn, "SELECT DISTINCT mapping FROM gapless.mapping_version ORDER BY 1", {})
+    return [row["mapping"] for row in rows]
+
+
+def _read(dsn: str, query: LiteralString, values: Mapping[str, Any]) -> list[Row]:
     with psycopg.connect(dsn, row_factory=dict_row, connect_timeout=5) as connection:
         connection.read_only = True
-        return connection.execute(_SHOW, values).fetchall()
+        return connection.execute(query, values).fetchall()
 
 
 def to_json(row: Row, *, raw: bool) -> Row:
     """Times as text. With `raw` also the key and the bytes, which may be personal."""
     found = {
-        name: value.isoformat() if hasattr(value, "isoformat") else value
-        for name, value in row.items()
-        if name not in ("key", "raw")
+        name: _plain(value) for name, value in row.items() if name not in ("key", "raw", "history")
     }
-    found["place"] = f"{row['partition']}/{row['offset']}/{row['index']}"
+    if "offset" in row:
+        found["place"] = f"{row['partition']}/{row['offset']}/{row['index']}"
+    if "history" in row:
+        found["history"] = [{k: _plain(v) for k, v in one.items()} for one in row["history"]]
     if raw:
         found["key"] = row["key"]
         found["raw"] = None if row["raw"] is None else bytes(row["raw"]).decode("utf-8", "replace")
@@ -104,10 +148,33 @@ def to_lines(rows: Sequence[Row]) -> str:
     lines = [
         f"{row['partition']}/{row['offset']}/{row['index']:<5} {row['partition_id']}  "
         f"{row['mapping'] or 'no mapping'} v{row['version'] or 0}  {row['state']}  "
-        f"{row['reason']}: {row['detail']}"
+        f"{row['reason']}: {row['detail']}{_seen(row)}"
         for row in rows
     ]
-    return "\n".join([*lines, "", "look  gapless quarantine show PLACE"])
+    by_group = Counter(
+        (row["mapping"] or "no mapping", row["state"], row["reason"]) for row in rows
+    )
+    groups = [f"{number:>7}  {' '.join(of)}" for of, number in sorted(by_group.items())]
+    return "\n".join([*lines, "", *groups, "", "look  gapless quarantine show PLACE"])
+
+
+def counts_to_lines(rows: Sequence[Row]) -> str:
+    """One line per group."""
+    if not rows:
+        return "Nothing is in quarantine, nothing waits to be tried again."
+    return "\n".join(
+        f"{row['count']:>7}  {row['mapping'] or 'no mapping'}  {row['state']}  {row['reason']}  "
+        f"{row['partition_id']}  since {row['since']:%Y-%m-%d %H:%M:%S}"
+        for row in rows
+    )
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+def _seen(row: Row) -> str:
+    return f"  (seen {row['sightings']} times)" if row["sightings"] > 1 else ""
 
 
 def to_text(row: Row, *, raw: bool) -> str:
@@ -120,8 +187,14 @@ def to_text(row: Row, *, raw: bool) -> str:
         "state": row["state"],
         "reason": f"{row['reason']}: {row['detail']}",
         "fetched": f"{row['fetched_at']:%Y-%m-%d %H:%M:%S} by {row['plan']} of {row['scope']}",
+        "since": f"{row['first_seen_at']:%Y-%m-%d %H:%M:%S}",
         "size": "not stored" if row["size"] is None else f"{row['size']:,} bytes",
     }
+    if row["sightings"] > 1:
+        last = f"{row['last_seen_at']:%Y-%m-%d %H:%M:%S}"
+        fields["seen"] = f"{row['sightings']} times, last {last}; this is the latest"
+    if row["tried_version"] not in (None, row["version"]):
+        fields["tried with"] = f"version {row['tried_version']}"
     if row["attempts"]:
         fields["attempts"] = str(row["attempts"])
     if row["state"] == "retryable" and row["due_at"] is not None:
@@ -130,9 +203,23 @@ def to_text(row: Row, *, raw: bool) -> str:
         said = f": {row['decided_note']}" if row["decided_note"] else ""
         fields["decided"] = f"{row['decided_at']:%Y-%m-%d %H:%M:%S} by {row['decided_by']}{said}"
     lines = [f"{name:<13} {value}" for name, value in fields.items()]
+    lines += [
+        f"{'' if at else 'history':<13} {_told(one)}" for at, one in enumerate(row["history"])
+    ]
     if not raw:
         return "\n".join([*lines, "raw           kept, not shown: it may be personal; add --raw"])
+    if row["raw"] is None:
+        return "\n".join([*lines, "raw           not kept"])
     body = b"" if row["raw"] is None else bytes(row["raw"])
     return "\n".join(
         [*lines, f"key           {row['key']}", "raw", body.decode("utf-8", "replace")]
     )
+
+
+def _told(one: Row) -> str:
+    """One try or decision."""
+    by = f" by {one['by']}" if one["by"] else ""
+    note = f": {one['note']}" if one["note"] else ""
+    failed = one["event"] in ("failed", "refused", "exhausted")
+    why = f" ({one['reason']}: {one['detail']})" if failed else ""
+    return f"{one['at']:%Y-%m-%d %H:%M:%S}  {one['event']}{by}{note} -> {one['state']}{why}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -22,6 +22,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from ops import quarantine_copies
 from ops import relay_metrics as metrics
 from schemas.log import config
 from schemas.settings import Settings
@@ -78,6 +79,14 @@ class Event:
     payload: Any
     attempts: int
     created_at: datetime
+
+    def message(
+        self, copied: Mapping[str, bytes | None]
+    ) -> tuple[bytes | None, list[tuple[str, str | bytes | None]]]:
+        """Value and headers: of a change as JSON, of a copy the record's own bytes."""
+        if self.type == quarantine_copies.TYPE:
+            return quarantine_copies.message(self, copied)
+        return json.dumps(self.payload, ensure_ascii=False).encode(), self.headers()
 
     def headers(self) -> list[tuple[str, str | bytes | None]]:
         """CloudEvents in the Kafka binding: what receivers need to drop repetitions."""
@@ -145,7 +154,7 @@ class Relay:
             events = [Event(**row) for row in connection.execute(_ELIGIBLE, (_BATCH,))]
             if not events:
                 return 0
-            errors = self._produce(events)
+            errors = self._produce(events, quarantine_copies.read(connection, events))
             trouble = [e for e in errors.values() if e is not None and not _is_events_own(e)]
             sent = [event.id for event in events if errors[event.id] is None]
             if trouble and not sent:
@@ -158,19 +167,22 @@ class Relay:
         metrics.SENT.inc(len(sent))
         return len(events)
 
-    def _produce(self, events: Sequence[Event]) -> dict[int, KafkaError | None]:
-        """Delivery of each event: None, or why not."""
+    def _produce(
+        self, events: Sequence[Event], copied: Mapping[str, bytes | None]
+    ) -> dict[int, KafkaError | None]:
+        """Delivery of each event: None, or why not. `copied`: the bytes of copies among them."""
         errors: dict[int, KafkaError | None] = {
             event.id: KafkaError(KafkaError._TIMED_OUT) for event in events
         }
 
         for event in events:
+            value, headers = event.message(copied)
             try:
                 self._producer.produce(
                     event.topic,
-                    json.dumps(event.payload, ensure_ascii=False).encode(),
+                    value,
                     event.key,
-                    headers=event.headers(),
+                    headers=headers,
                     on_delivery=partial(_delivered, errors, event.id),
                 )
             except KafkaException as error:

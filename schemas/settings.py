@@ -65,6 +65,9 @@ class Settings(BaseSettings):
     )
     tick_s: float = Field(8 * 3600, gt=0, description="interval of tick records per log partition")
     batch_records: int = Field(5_000, ge=1, description="records per transaction of apply")
+    quarantine_copies: bool = Field(
+        True, description="quarantined records are copied to a topic, once gapless relay runs"
+    )
     metrics_port: int = Field(
         0, ge=0, le=65_535, description="of Prometheus metrics; 0 turns them off"
     )

@@ -4,7 +4,9 @@
 SELECT EXISTS (SELECT FROM gapless.exception WHERE state = 'retryable' AND due_at <= %(now)s
     AND partition = ANY(%(partitions)s)),
   EXISTS (SELECT FROM gapless.snapshot s JOIN gapless.partition_id i ON i.id = s.partition_id
-    WHERE s.state = 'released' AND i.partition = ANY(%(partitions)s))
+    WHERE s.state = 'released' AND i.partition = ANY(%(partitions)s)),
+  EXISTS (SELECT FROM gapless.position WHERE pipeline = 'live' AND partition = ANY(%(partitions)s)
+    AND halted ->> 'cause' = 'record_faults')
 
 -- name: exceptions
 SELECT state, count(*) FROM gapless.exception

@@ -39,12 +39,20 @@ JOIN LATERAL (
 ) l ON true
 GROUP BY w.n
 
--- name: set_outcome
--- One record's outcome changed (a retry): its byte and the counts, which still sum to the records.
-UPDATE gapless.page_ledger SET
-  outcomes = set_byte(outcomes, %(at)s, %(outcome)s),
-  counts[get_byte(outcomes, %(at)s)] = counts[get_byte(outcomes, %(at)s)] - 1,
-  counts[%(outcome)s] = counts[%(outcome)s] + 1
+-- name: outcomes_of
+-- Ledger rows some of whose records get another outcome, each with the index of its first record in the whole page.
+SELECT l.mapping_version, l.partition, l.generation, l."offset", l.outcomes, CASE WHEN l.part = 1 THEN 0 ELSE
+  coalesce((SELECT sum(b.records) FROM (
+    SELECT DISTINCT ON (part) records FROM gapless.page_ledger
+    WHERE partition_id = l.partition_id AND pass = l.pass AND page = l.page AND part < l.part
+    ORDER BY part, generation DESC, "offset" DESC) b), 0)::int END
+FROM gapless.page_ledger l
+JOIN unnest(%(mapping_versions)s::int[], %(partitions)s::int[], %(generations)s::int2[], %(offsets)s::bigint[])
+  AS w (mapping_version, partition, generation, "offset") USING (mapping_version, partition, generation, "offset")
+ORDER BY l.partition, l.generation, l."offset", l.mapping_version FOR UPDATE OF l
+
+-- name: set_outcomes
+-- One write for all records of a row: each would leave a whole row behind.
+UPDATE gapless.page_ledger SET outcomes = %(outcomes)s, counts = %(counts)s
 WHERE mapping_version = %(mapping_version)s AND partition = %(partition)s
   AND generation = %(generation)s AND "offset" = %(offset)s
-  AND get_byte(outcomes, %(at)s) <> %(outcome)s

@@ -59,8 +59,14 @@ VALUES (%(partition_id)s, %(plan)s, %(start)s, %(end)s, %(state)s, %(run)s, %(re
   %(records)s, %(errors)s, %(completed_at)s)
 
 -- name: coverage_healed
--- An exception of this stretch ended well: one error less; the last one leaves it complete.
-UPDATE gapless.coverage SET errors = errors - 1,
-  state = CASE WHEN errors <= 1 THEN 'complete' ELSE state END
-WHERE partition_id = %(partition_id)s AND plan = %(plan)s AND state = 'complete_with_errors'
-  AND start_at <= %(start)s AND end_at >= %(end)s AND errors > 0
+-- An exception of this stretch ended well: one error less, if a mark has counted its page; the last one leaves the
+-- stretch complete. Pages of passes that no mark names are counted nowhere.
+UPDATE gapless.coverage c SET errors = c.errors - 1,
+  state = CASE WHEN c.errors <= 1 THEN 'complete' ELSE c.state END
+FROM gapless.page_ledger l
+WHERE l.mapping_version = %(mapping_version)s AND l.partition = %(partition)s
+  AND l.generation = %(generation)s AND l."offset" = %(offset)s
+  AND c.partition_id = l.partition_id AND c.plan = l.plan AND c.state = 'complete_with_errors'
+  AND c.start_at <= %(start)s AND c.end_at >= %(end)s AND c.errors > 0
+  AND EXISTS (SELECT FROM gapless.mark m WHERE m.partition_id = l.partition_id AND m.scope = l.scope
+    AND m.state = 'done' AND m.body -> 'passes' @> jsonb_build_array(jsonb_build_object('pass', l.pass)))

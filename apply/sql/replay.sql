@@ -19,8 +19,8 @@ ON CONFLICT (pipeline, partition) DO UPDATE SET generation = EXCLUDED.generation
 
 -- name: replaced
 -- Open exceptions of older versions whose record the new version has judged: it speaks for them now.
-SELECT e.mapping_version, e.partition, e.generation, e."offset", e.index, e.state, e.partition_id,
-  e.plan, e.scope, n.mapping_version IS NULL
+SELECT e.mapping_version, e.partition, e.generation, e."offset", e.index, e.scope,
+  n.mapping_version IS NULL
 FROM gapless.exception e
 JOIN gapless.mapping_version old ON old.id = e.mapping_version
 JOIN gapless.mapping_version new ON new.id = %(mapping_version)s AND new.mapping = old.mapping
@@ -29,14 +29,8 @@ JOIN gapless.page_ledger l ON (l.partition, l.generation, l."offset") = (e.parti
   AND l.mapping_version = new.id
 LEFT JOIN gapless.exception n ON (n.partition, n.generation, n."offset", n.index)
   = (e.partition, e.generation, e."offset", e.index) AND n.mapping_version = new.id
-WHERE e.state IN ('retryable', 'quarantined')
+WHERE e.state IN ('retryable', 'quarantined', 'repeated')
 ORDER BY e.partition, e.generation, e."offset", e.index LIMIT 500 FOR UPDATE OF e
-
--- name: dismiss
-UPDATE gapless.exception SET state = 'dismissed', due_at = NULL, decided_by = 'replay',
-  decided_at = %(now)s, decided_note = %(note)s
-WHERE mapping_version = %(mapping_version)s AND partition = %(partition)s
-  AND generation = %(generation)s AND "offset" = %(offset)s AND index = %(index)s
 
 -- name: known_exceptions
 -- Open exceptions of older versions among these pages, for a dry run.

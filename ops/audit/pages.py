@@ -17,7 +17,7 @@ from schemas.keys import split_partition_id
 # the bytes of page_ledger.outcomes; part of the agreed form of the table
 APPLIED, SUPERSEDED, IGNORED, QUARANTINED, RETRYABLE, ERASED = range(1, 7)
 OUTCOMES = ("applied", "superseded", "ignored", "quarantined", "retryable", "erased")
-_EXPECTED = {QUARANTINED: ("quarantined", "dismissed"), RETRYABLE: ("retryable",)}
+_EXPECTED = {QUARANTINED: ("quarantined", "repeated", "dismissed"), RETRYABLE: ("retryable",)}
 _MISSING = {"erased": ERASED, "oversized": QUARANTINED, "unsplittable": QUARANTINED}
 
 

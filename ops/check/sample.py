@@ -32,12 +32,19 @@ class Sample:
     rows: list[list[str]] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     deleted: int = 0
+    faults_max: int | None = None
+
+    @property
+    def halts(self) -> bool:
+        """Whether apply would stop behind this page until somebody decides."""
+        return self.faults_max is not None and self.outcomes["quarantined"] > self.faults_max
 
 
 def sample(spec: MappingSpec, observations: Sequence[Observation]) -> Sample:
     """Map every record of the page, as apply would."""
     compiled = compile_mapping(spec, 0)
     found = Sample(spec.name, spec.version, columns=list(spec.columns)[:_COLUMNS])
+    found.faults_max = spec.faults_max
     for observation in observations:
         tenant = split_partition_id(observation.partition_id)[2]
         mapped = compiled.map_page(observation, Place(0, 0, 0, tenant, None))

@@ -201,6 +201,7 @@ def _sample(found: Sample) -> dict[str, Any]:
         "columns": found.columns,
         "rows": found.rows,
         "faults": dict(found.faults),
+        "halts": found.halts,
     }
 
 
@@ -279,6 +280,8 @@ def _sample_lines(sample: dict[str, Any]) -> Iterator[str]:
     counts = ", ".join(f"{number} {name}" for name, number in sorted(sample["outcomes"].items()))
     gone = f" ({sample['deleted']} deleted)" if sample["deleted"] else ""
     yield f"  {sample['mapping'] + ' would be':<24} {counts or 'nothing'}{gone}"
+    if sample["halts"]:
+        yield "  its log partition would halt here: `faults` takes fewer in quarantine"
 
 
 def _list(title: str, items: list[str]) -> Iterator[str]:

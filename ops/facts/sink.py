@@ -28,7 +28,7 @@ FROM gapless.coverage c JOIN gapless.partition_id p ON p.id = c.partition_id
 GROUP BY p.text, c.plan"""
 _EXCEPTIONS = """
 SELECT p.text AS partition_id, v.mapping, e.state, e.reason, count(*) AS count,
-  min(e.created_at) AS since, min(e.detail) AS detail, min(e.due_at) AS due_at
+  min(e.first_seen_at) AS since, min(e.detail) AS detail, min(e.due_at) AS due_at
 FROM gapless.exception e JOIN gapless.partition_id p ON p.id = e.partition_id
 LEFT JOIN gapless.mapping_version v ON v.id = e.mapping_version
 WHERE e.state IN ('quarantined', 'retryable')

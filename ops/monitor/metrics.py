@@ -79,6 +79,7 @@ class StatusCollector(Collector):
             _whole(families, status)
             for one in status.partition_ids:
                 _partition_id(families, one)
+            _exceptions(families, status)
             _troubles(families, status.troubles)
         yield from families.found.values()
 
@@ -135,6 +136,16 @@ def _partition_id(families: _Families, one: PartitionStatus) -> None:
         families.set(
             "gapless_state", "1 for the state it is in", {**label, "state": state},
             float(state == one.state),
+        )  # fmt: skip
+
+
+def _exceptions(families: _Families, status: Status) -> None:
+    for one in status.exceptions or ():
+        label = {"mapping": one.mapping, "state": one.state, "reason": one.reason}
+        families.set("gapless_open_exceptions", "Records that wait", label, float(one.records))
+        families.set(
+            "gapless_open_exceptions_oldest_seconds", "How long the first of them has waited",
+            label, max(0.0, (status.read_at - one.since) / 1e6),
         )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from ops.status.parts import (
     coverage_status,
     ingest_lag_s,
     next_snapshot_at,
+    open_exceptions,
     plan_status,
     snapshot_status,
     source_status,
@@ -55,6 +56,7 @@ def assemble(
         unsent_events=outbox.get("unsent", 0) if sink_facts else None,
         dead_events=outbox.get("dead", 0) if sink_facts else None,
         open_transactions=_open_transactions(log_facts),
+        exceptions=open_exceptions(sink_facts.exceptions) if sink_facts else None,
     )
 
 

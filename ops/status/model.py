@@ -153,6 +153,17 @@ class PartitionStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenExceptions:
+    """Records of one mapping that wait for one reason; `since`: the oldest was first seen then."""
+
+    mapping: str
+    state: str
+    reason: str
+    records: int
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The whole deployment. `kafka`, `postgres`: None, or why they could not be asked.
 
@@ -167,3 +178,4 @@ class Status:
     unsent_events: int | None = 0
     dead_events: int | None = 0
     open_transactions: tuple[tuple[int, int], ...] = ()
+    exceptions: tuple[OpenExceptions, ...] | None = ()

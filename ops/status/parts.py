@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from ops.facts.sink import Row
 from ops.status.expected import ExpectedStream
-from ops.status.model import CoverageStatus, PlanStatus, SnapshotStatus, SourceStatus, Stretch
+from ops.status.model import (
+    CoverageStatus,
+    OpenExceptions,
+    PlanStatus,
+    SnapshotStatus,
+    SourceStatus,
+    Stretch,
+)
 from schemas.records import PassRange, PlanState, SourceCheckpoint, Walk
 
 
@@ -106,6 +114,20 @@ def by_owner(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 def count(rows: Iterable[Row], state: str) -> int:
     return sum(int(row["count"]) for row in rows if row["state"] == state)
+
+
+def open_exceptions(rows: Iterable[Row]) -> tuple[OpenExceptions, ...]:
+    """By mapping, state and reason, over all partition ids."""
+    found: dict[tuple[str, str, str], OpenExceptions] = {}
+    for row in rows:
+        of = (row["mapping"] or "none", row["state"], row["reason"])
+        one = OpenExceptions(*of, int(row["count"]), us(row["since"]))
+        known = found.get(of)
+        if known is not None:
+            since = min(one.since, known.since)
+            one = replace(one, records=one.records + known.records, since=since)
+        found[of] = one
+    return tuple(found[of] for of in sorted(found))
 
 
 def us(moment: Any) -> int:

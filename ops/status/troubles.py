@@ -15,6 +15,11 @@ from ops.status.parts import us
 from ops.status.paused import paused
 from schemas.settings import Settings
 
+_REFUSED_BY_THE_DATABASE = (
+    "foreign_key", "unique", "check", "refused_by_sink", "timed_out", "foreign_owner",
+)  # fmt: skip
+_NOT_STORED = ("oversized", "unsplittable")
+
 
 def troubles(
     settings: Settings,
@@ -134,9 +139,7 @@ def _exceptions(row: Row, expected: Expected) -> Trouble:
         due = f", next try at {row['due_at']:%H:%M:%S}" if row["due_at"] else ""
         unblocks = f"what they wait for; tried again by itself{due}"
     else:
-        file = expected.mapping_files.get(mapping or "")
-        fix = f"change {file} and raise its version" if file else "change the mapping"
-        unblocks = f"{fix}, then gapless replay {mapping}; or gapless quarantine dismiss"
+        unblocks = f"{_cure(row['reason'], mapping, expected)}; or gapless quarantine dismiss"
     return Trouble(
         row["state"],
         row["partition_id"],
@@ -145,6 +148,16 @@ def _exceptions(row: Row, expected: Expected) -> Trouble:
         unblocks,
         f"gapless quarantine list {mapping or ''}".strip(),
     )
+
+
+def _cure(reason: str, mapping: str | None, expected: Expected) -> str:
+    """What lets a quarantined record land. A new version of a mapping tries them by itself."""
+    if reason in _REFUSED_BY_THE_DATABASE:
+        return f"correct what the database refuses, then gapless quarantine retry {mapping}"
+    if reason in _NOT_STORED:
+        return "nothing brings the bytes: make the provider send smaller records"
+    file = expected.mapping_files.get(mapping or "")
+    return f"change {file} and raise its version" if file else "change the mapping"
 
 
 def _held(sink: SinkFacts) -> Iterator[Trouble]:

@@ -306,6 +306,12 @@ def _mapping(known: Known, first: tuple[str, ...] = ()) -> Schema:
         "subjects": {"type": "array", "items": _TEXT},
         "incident": {"type": "object"},
         "keep": _map(known_keys.KEEP, {"quarantine": _DURATION}),
+        "faults": {
+            "anyOf": [
+                _words("accept", "halt"),
+                _map(known_keys.FAULTS, {"max": {"type": "integer", "minimum": 0}}, ("max",)),
+            ]
+        },
     }
     required = (*first, "version", "from", "table", "key", "revision", "columns")
     return _map(known, values, required)

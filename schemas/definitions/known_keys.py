@@ -162,6 +162,7 @@ MAPPING: Final = Known(
     (
         "gapless", "mapping", "version", "from", "table", "key", "revision", "entity", "where",
         "deleted", "absent", "absent_max", "columns", "events", "subjects", "incident", "keep",
+        "faults",
     ),
     {
         "children": "Keep the list as a `jsonb` column of the parent.",
@@ -193,3 +194,4 @@ EVENTS_TO: Final = Known(
 )
 CHANGED: Final = Known(("type", "fields"))
 KEEP: Final = Known(("quarantine",), {"rows": "Rows are kept for ever; delete them by hand."})
+FAULTS: Final = Known(("max",), advice={"halt": "Write `faults: halt`."})

@@ -135,6 +135,7 @@ class MappingSpec:
     subjects: tuple[str, ...] = ()  # columns an erasure looks for
     events: EventsSpec | None = None
     keep_quarantine_s: float = 90 * 86_400.0
+    faults_max: int | None = None  # records in quarantine per log partition; None: any number
     incident: Mapping[str, object] | None = None  # roles to columns, as written
-    hash: str = ""  # fingerprint of everything but the version
+    hash: str = ""  # fingerprint of all that rows depend on, but the version
     file: str = ""

@@ -83,6 +83,7 @@ def read_mapping(
         subjects=fields.get("subjects", reader.list_of(reader.text), ()),
         events=fields.get("events", lambda node: _events(reader, node), None),
         keep_quarantine_s=fields.get("keep", lambda node: _keep(reader, node), _KEEP_S),
+        faults_max=fields.get("faults", lambda node: _faults(reader, node), None),
         incident=fields.get("incident", lambda node: _incident(reader, node), None),
         file=reader.file,
     )
@@ -97,8 +98,8 @@ def read_mapping(
 
 
 def mapping_hash(spec: MappingSpec) -> str:
-    """The fingerprint of everything but the version and the place of the file."""
-    return fingerprint(dataclasses.replace(spec, version=0, file="", hash=""))
+    """The fingerprint of everything but the version, the place of the file, and what no row shows."""
+    return fingerprint(dataclasses.replace(spec, version=0, file="", hash="", faults_max=None))
 
 
 def _from(reader: Reader, node: Node) -> tuple[str, str]:
@@ -252,6 +253,14 @@ def _changed(reader: Reader, node: Node) -> tuple[str | None, tuple[str, ...]]:
 def _keep(reader: Reader, node: Node) -> float:
     fields = Fields(reader, reader.map(node, "keep"), "keep", known_keys.KEEP)
     return fields.get("quarantine", reader.parsed(positive_s), _KEEP_S)
+
+
+def _faults(reader: Reader, node: Node) -> int | None:
+    """How many records may be in quarantine: any number, none, or so many."""
+    if isinstance(node, ScalarNode):
+        return {"accept": None, "halt": 0}[reader.choice("accept", "halt")(node)]
+    fields = Fields(reader, reader.map(node, "faults"), "faults", known_keys.FAULTS)
+    return fields.need("max", reader.at_least(0), 0, "Write for example `max: 10`.")
 
 
 def _incident(reader: Reader, node: Node) -> Mapping[str, object]:

@@ -144,9 +144,9 @@ def test_fifty_items_and_the_21st_fails_with_three_pages_pending(
         at.workers.start("ingest", "ingest-1")
         at.workers.start("apply", "apply-1")
         wait_for("all others have rows", lambda: len(at.sink.table("accounts")) == 349, 60)
-        bad = at.sink.rows("SELECT * FROM gapless.exception")
-        assert {row["state"] for row in bad} == {"quarantined"}
-        assert all(b"item-21" in bytes(row["raw"]) for row in bad)
+        bad = at.sink.rows("SELECT * FROM gapless.exception WHERE state <> 'repeated'")
+        assert [row["state"] for row in bad] == ["quarantined"]  # however often it was read
+        assert b"item-21" in bytes(bad[0]["raw"])
         wait_for(
             "its interval is searched, with errors",
             lambda: at.sink.rows(

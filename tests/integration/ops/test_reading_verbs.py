@@ -133,20 +133,63 @@ def test_quarantine_lists_without_personal_data(deployment: Deployment) -> None:
 def test_quarantine_decisions_are_kept_and_the_counts_balance(deployment: Deployment) -> None:
     environment = deployment.environment
     place = f"{deployment.number}/{deployment.offsets[1]}/0"
-    done = run(environment, "quarantine", "retry", place)
-    assert "1 records are due now" in done.stdout, done.stderr
+    done = run(environment, "quarantine", "retry", place, "--wait", "0")
+    assert "1 record is due now" in done.stdout, done.stderr
+    assert "1 record is not tried yet" in done.stdout
     assert _one(read(environment, "quarantine", "list"))["state"] == "retryable"
     assert read(environment, "audit")["clean"]
     assert run(environment, "quarantine", "dismiss", "orders").returncode == 2
-    done = run(environment, "quarantine", "dismiss", "orders", "--note", "test data")
-    assert "1 records are dismissed" in done.stdout, done.stderr
+    done = run(environment, "quarantine", "dismiss", "orders", "--note", "test data", "--by", "ann")
+    assert "1 record is dismissed by ann." in done.stdout, done.stderr
     assert read(environment, "quarantine", "list") == []
-    row = _one(read(environment, "quarantine", "list", "--all"))
-    assert (row["decided_by"], row["decided_note"]) == ("tester", "test data")
+    row = _one(read(environment, "quarantine", "list", "--state", "dismissed"))
+    assert (row["decided_by"], row["decided_note"]) == ("ann", "test data")
     assert read(environment, "audit")["clean"]
     with deployment.database() as db:
         actions = db.execute("SELECT by, action FROM gapless.operator_action ORDER BY id")
-        assert actions.fetchall() == [("tester", "retry"), ("tester", "dismiss")]
+        assert actions.fetchall() == [("tester", "retry"), ("ann", "dismiss")]
+    history = _one(read(environment, "quarantine", "show", place))["history"]
+    assert [(one["event"], one["by"]) for one in history] == [
+        ("retry", "tester"), ("dismissed", "ann"),
+    ]  # fmt: skip
+    text = run(environment, "quarantine", "show", place).stdout
+    assert "dismissed by ann: test data -> dismissed" in text
+
+
+def test_quarantine_counts_and_filters(deployment: Deployment) -> None:
+    environment = deployment.environment
+    group = _one(read(environment, "quarantine", "list", "--counts"))
+    assert (group["mapping"], group["reason"], group["count"]) == ("orders", "unknown_value", 1)
+    found = read(environment, "quarantine", "list", "--reason", "unknown_value")
+    assert found == read(environment, "quarantine", "list", "--partition-id", OWNER)
+    assert len(found) == 1
+    assert read(environment, "quarantine", "list", "--tenant", "nobody") == []
+    assert (
+        "1  orders  quarantined  unknown_value"
+        in run(environment, "quarantine", "list", "--counts").stdout
+    )
+
+
+def test_quarantine_says_so_when_nothing_is_meant(deployment: Deployment) -> None:
+    environment = deployment.environment
+    place = f"{deployment.number}/{deployment.offsets[1]}/0"
+    for words, code, says in (
+        (("retry", "NOSUCH"), 2, "There is no mapping NOSUCH; known: orders."),
+        (("dismiss", "NOSUCH", "--note", "x"), 2, "There is no mapping NOSUCH; known: orders."),
+        (("retry", "--reason", "odd"), 2, "There is no reason odd; write one of"),
+        (("retry", "7/7/7"), 2, "There is no exception at 7/7/7"),
+        (("retry",), 2, "Say which: a mapping"),
+        (("list", "--state", "odd"), 2, "There is no state odd"),
+        (("retry", "orders", "--reason", "unique"), 1, "No open record is like that"),
+        (("dismiss", "--all", "--note", "x"), 0, "1 record is dismissed"),
+        (("retry", place), 1, f"The exception at {place} is dismissed"),
+    ):
+        done = run(environment, "quarantine", *words)
+        assert done.returncode == code, (words, done.stdout, done.stderr)
+        assert says in done.stdout + done.stderr
+    with deployment.database() as db:
+        row = db.execute("SELECT count(*) FROM gapless.operator_action").fetchone()
+        assert row == (1,)
 
 
 def test_quarantine_refuses_a_place_that_is_none(deployment: Deployment) -> None:

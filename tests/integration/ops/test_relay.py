@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -12,6 +13,8 @@ from confluent_kafka import Consumer, TopicPartition
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from apply.copies import Copies
+from apply.same_record import Where
 from ops.relay import KafkaTrouble, Relay, decide
 from schemas.settings import Settings
 from tests.integration.ops.verbs import read, run
@@ -35,6 +38,11 @@ def put(deployment: Deployment, key: str, sequence: int, topic: str | None = Non
 
 def published(deployment: Deployment) -> list[dict[str, str]]:
     """Headers of all events in the topic, each partition in order."""
+    return [headers for headers, _ in messages(deployment, deployment.settings.events)]
+
+
+def messages(deployment: Deployment, topic: str) -> list[tuple[dict[str, str], bytes | None]]:
+    """Headers and value of everything in a topic, each partition in order."""
     settings = deployment.settings
     consumer = Consumer(
         {"bootstrap.servers": settings.kafka, "group.id": "t", "enable.auto.commit": False}
@@ -42,7 +50,7 @@ def published(deployment: Deployment) -> list[dict[str, str]]:
     found = []
     try:
         for number in range(settings.partitions):
-            where = TopicPartition(settings.events, number, 0)
+            where = TopicPartition(topic, number, 0)
             ends = consumer.get_watermark_offsets(where, 10)
             assert ends is not None
             consumer.assign([where])
@@ -52,7 +60,10 @@ def published(deployment: Deployment) -> list[dict[str, str]]:
                     assert message.error() is None
                     headers = message.headers()
                     assert isinstance(headers, list)
-                    found.append({n: v.decode() for n, v in headers if isinstance(v, bytes)})
+                    named = {n: v.decode() for n, v in headers if isinstance(v, bytes)}
+                    value = message.value()
+                    assert value is None or isinstance(value, bytes)
+                    found.append((named, value))
                     left -= 1
     finally:
         consumer.close()
@@ -178,3 +189,35 @@ def test_trouble_of_kafka_counts_no_attempt(
     with deployment.database() as db:
         row = db.execute("SELECT state, attempts FROM gapless.outbox WHERE id = %s", (event,))
         assert row.fetchone() == ("unsent", 0)
+
+
+def test_a_copy_of_a_quarantined_record_has_its_bytes_and_connects_headers(
+    deployment: Deployment,
+) -> None:
+    settings, offset = deployment.settings, deployment.offsets[1]
+    copies = Copies(settings.quarantine, settings.observations, "gapless.apply")
+    places = [Where(1, deployment.number, 0, offset, 0)]
+    now = datetime.now(UTC)
+    with deployment.database() as db:
+        assert copies.write(db, places, now) == 1
+        assert copies.write(db, places, now) == 0  # once, whatever is retried
+    once(settings)
+    ((headers, value),) = messages(deployment, settings.quarantine)
+    prefix = "__connect.errors."
+    assert headers[f"{prefix}topic"] == settings.observations
+    assert headers[f"{prefix}partition"] == str(deployment.number)
+    assert headers[f"{prefix}offset"] == str(offset)
+    assert headers[f"{prefix}stage"] == "TRANSFORMATION"
+    assert headers[f"{prefix}exception.class.name"] == "gapless.unknown_value"
+    assert "refunded" in headers[f"{prefix}exception.message"]
+    assert not any("mail.example" in text for text in headers.values())
+    assert value is not None
+    assert b"o-3@mail.example" in value
+    with deployment.database() as db:  # evidence that is gone is a tombstone, not a lost event
+        db.execute("UPDATE gapless.exception SET raw = NULL")
+        db.execute("UPDATE gapless.outbox SET state = 'unsent'")
+    once(settings)
+    assert [value is None for _, value in messages(deployment, settings.quarantine)] == [
+        False,
+        True,
+    ]

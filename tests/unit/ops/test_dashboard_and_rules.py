@@ -27,6 +27,7 @@ MONITOR = {
     *PER_PARTITION_ID, "gapless_state", "gapless_blocked", "gapless_server_up",
     "gapless_outbox_unsent_events", "gapless_outbox_dead_events", "gapless_monitor_healthy",
     "gapless_monitor_read_timestamp_seconds", "gapless_log_open_transaction_seconds",
+    "gapless_open_exceptions", "gapless_open_exceptions_oldest_seconds",
 }  # fmt: skip
 
 

@@ -156,3 +156,17 @@ def test_blocked_partition_ids_stand_first() -> None:
     )
     text = page(found, 5)
     assert text.index("zoo/animals") < text.index(OWNER)
+
+
+def test_open_exceptions_have_a_mapping_and_a_reason() -> None:
+    row = {
+        "partition_id": OWNER, "mapping": "orders", "state": "quarantined", "reason": "unique",
+        "count": 2, "since": MOMENT, "due_at": None, "detail": "x",
+    }  # fmt: skip
+    found = status(sink=sink_facts(exceptions=[row]))
+    of = {"mapping": "orders", "state": "quarantined", "reason": "unique"}
+    assert value(found, "gapless_open_exceptions", **of) == 2.0
+    oldest = value(found, "gapless_open_exceptions_oldest_seconds", **of)
+    assert oldest is not None
+    assert oldest >= 0
+    assert value(status(sink="refused"), "gapless_open_exceptions", **of) is None
