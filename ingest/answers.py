@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 
+from ingest.decode import parsed
 from ingest.exchange import Access, Got
-from ingest.http import FetchRefused, parsed
+from ingest.http import FetchRefused
 from ingest.observe import Cut, Origin, cut, observations
 from ingest.plans.cursor import CursorPlan
 from ingest.plans.opaque import give, keep

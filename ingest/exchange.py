@@ -11,14 +11,17 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
 from ingest import metrics
 from ingest.auth import Credential, Proof
+from ingest.bounds import LARGE_BYTES, SMALLER, TooMany
 from ingest.budget import Deadline
 from ingest.clock import FAR_US, SAMPLES, ServerClock
-from ingest.http import Fetched, FetchFailed, FetchRefused, Http, parsed
+from ingest.decode import parsed, value_at
+from ingest.http import Fetched, FetchFailed, FetchRefused, Http
 from ingest.limits import Limiter
 from ingest.plans.protocol import Refusal, Stall
 from ingest.requests import Request
@@ -266,7 +269,9 @@ class Exchange:
         )
         if fetched.server_time is not None:
             access.clock.observe(fetched.requested_at, fetched.received_at, fetched.server_time)
-        answer = Answer(fetched.status, fetched.headers, lambda: parsed(fetched.body))
+        body = fetched.body
+        seek = None if len(body) <= LARGE_BYTES else partial(value_at, body)
+        answer = Answer(fetched.status, fetched.headers, lambda: parsed(body), seek)
         return Got(fetched, answer, url)
 
     def _server_now(self, fetched: Fetched) -> int:
@@ -284,6 +289,8 @@ def _help_for(error: Exception) -> str:
         return "set what the reference names"
     if isinstance(error, AuthFailed):
         return error.unblocked_by
+    if isinstance(error, TooMany):
+        return SMALLER
     return "correct the definition, or the provider answering rightly"
 
 

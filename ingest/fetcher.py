@@ -14,6 +14,7 @@ import structlog
 from msgspec.structs import replace as changed
 
 from ingest.answers import Asked, Reader, Stale
+from ingest.bounds import SMALLER, TooMany
 from ingest.control import is_paused
 from ingest.emission import Emission, Emit, StreamState
 from ingest.exchange import Access, Exchange, Got, Outcome, WaitUntil, doubt_clock, learn_clock
@@ -209,7 +210,8 @@ class PartitionPoller:
         try:
             step, logged = reader.step(asked, epoch)
         except FetchRefused as error:
-            return await self._stall(plan, Stall(str(error), "correct `pages.next`"), emit)
+            help_ = SMALLER if isinstance(error, TooMany) else "correct `pages.next`"
+            return await self._stall(plan, Stall(str(error), help_), emit)
         except (NoRecords, Unsplittable, Stale) as error:
             self._unreadable += 1
             if self._unreadable < _UNREADABLE_MAX:

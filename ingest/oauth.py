@@ -18,7 +18,8 @@ from urllib.parse import quote, quote_plus
 import structlog
 
 from ingest import metrics
-from ingest.http import Fetched, FetchFailed, parsed
+from ingest.decode import parsed
+from ingest.http import Fetched, FetchFailed
 from ingest.responses import Answer, judge
 from ingest.signing import AuthFailed, SignInLater, name_of, secret_of
 from ingest.token_store import Kept, StoreUnusable, TokenStore

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ingest.http import parsed
+from ingest.decode import parsed
 from ingest.plans.opaque import keep
 from ingest.plans.protocol import Ask, Now, Page, Parent, Position
 from ingest.responses import Answer

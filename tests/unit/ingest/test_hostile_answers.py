@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from ingest.bounds import RECORDS_MAX
 from ingest.plans.opaque import give
 from tests.unit.ingest.polling import EVENTS, one_page, polling, run, stamp
 
@@ -75,6 +76,31 @@ def test_what_cannot_be_read_or_kept_is_no_last_page(
     polled = run(tmp_path, EVENTS, handler)
     assert not polled.marks
     assert "body.next" in polled.blocked
+
+
+def test_an_answer_of_too_many_records_is_refused_and_says_what_to_ask(tmp_path: Path) -> None:
+    async def many(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=b'{"items": [' + b"0," * RECORDS_MAX + b"0]}")
+
+    polled = run(tmp_path, EVENTS.replace("body_max: 1MiB", "body_max: 4MiB"), many)
+    assert "more than 500,000 records" in polled.blocked
+    assert polled.state.blocked is not None
+    assert "`pages.size`" in polled.state.blocked.unblocked_by
+    assert not polled.marks and not polled.pages
+
+
+def test_a_rule_looks_into_a_large_answer(tmp_path: Path) -> None:
+    """One value is read of it; all that stands beside would take a hundred times its bytes."""
+
+    async def many(request: web.Request) -> web.StreamResponse:
+        body = b'{"items": [], "beside": [' + b"[]," * 1_000_000 + b'0], "error": {"code": "cold"}}'
+        return web.Response(body=body)
+
+    rule = "errors: [{when: {status: 200, body.error.code: cold}, do: fail}]\n"
+    text = EVENTS.replace("body_max: 1MiB", "body_max: 4MiB")
+    text = text.replace("deletes: not_shown\n", f"deletes: not_shown\n        {rule}")
+    polled = run(tmp_path, text, many)
+    assert "answered 200" in polled.blocked
 
 
 def test_a_long_number_goes_back_unchanged(tmp_path: Path) -> None:
