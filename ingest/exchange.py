@@ -269,6 +269,7 @@ class Exchange:
         )
         if fetched.server_time is not None:
             access.clock.observe(fetched.requested_at, fetched.received_at, fetched.server_time)
+            metrics.CLOCK_OFFSET.labels(access.source).set((access.clock.offset_us or 0) / US)
         body = fetched.body
         seek = None if len(body) <= LARGE_BYTES else partial(value_at, body)
         answer = Answer(fetched.status, fetched.headers, lambda: parsed(body), seek)
@@ -306,6 +307,13 @@ async def learn_clock(access: Access) -> None:
     for _ in range(_WITNESSES):
         if not await _ask_time(access) or not access.clock.far_off():
             return
+    _log.warning(
+        "the provider's clock and this machine's are far apart: one of them is wrong",
+        source=access.source,
+        ahead_s=round((access.clock.offset_us or 0) / US),
+        hint="set this machine's clock; while the provider's is ahead, the difference is read again"
+        " with every poll",
+    )
 
 
 async def doubt_clock(access: Access) -> bool:

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from ingest.bounds import RECORDS_MAX
 from ingest.plans.opaque import give
-from tests.unit.ingest.polling import EVENTS, one_page, polling, run, stamp
+from tests.unit.ingest.polling import EVENTS, one_page, page, polling, run, stamp
 
 LINES = """\
     gapless: 1
@@ -185,5 +185,27 @@ def test_one_answer_with_a_time_far_ahead_is_not_believed_alone(tmp_path: Path) 
             polled.provider.dates = [formatdate(time.time() + 86_400, usegmt=True)]
             await polled.poll()
             assert polled.provider.asked[0]["to"] <= stamp(0)
+
+    asyncio.run(main())
+
+
+def test_a_provider_whose_time_is_two_hours_ahead_of_its_rows_loses_none(tmp_path: Path) -> None:
+    """Its answers and its rows come from machines of which one is wrong; every poll looks again."""
+    rows = [{"id": 1, "t": stamp(60)}]
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked = request.query
+        return page([row for row in rows if asked["from"] <= str(row["t"]) < asked["to"]])
+
+    async def main() -> None:
+        async with polling(tmp_path, EVENTS.replace("every: 1m", "every: 1s"), handler) as polled:
+            polled.provider.date = formatdate(time.time() + 7_200, usegmt=True)
+            await polled.poll()
+            rows.append({"id": 2, "t": stamp(0)})
+            await asyncio.sleep(1)  # the schedule
+            polled.provider.date = formatdate(time.time() + 7_200, usegmt=True)
+            await polled.poll()
+            seen = {json.loads(record)["id"] for record in polled.records}
+            assert seen == {1, 2}
 
     asyncio.run(main())
