@@ -153,6 +153,11 @@ class Turn(StrEnum):
 HOLD_STILL = (Turn.CURSOR, Turn.KEYSET)
 """Pages that are asked for behind a value of the records themselves: nothing shifts across them."""
 
+COUNTED = (Turn.TOKEN, Turn.LINK, Turn.PAGE, Turn.OFFSET)
+"""Pages of one listing. Behind a last id or a cursor a total may count what is left, and each page
+may repeat the record before it: counting up to the total would end too early.
+"""
+
 
 class End(StrEnum):
     """What ends the pages (beside a predicate over the answer)."""

@@ -77,6 +77,20 @@ def test_what_is_asked_makes_the_fingerprint_of_a_keyset(tmp_path: Path) -> None
     assert hash_of(changed(KEYSET, ("time: updated", "time: updated\n        settle: 2m"))) == first
 
 
+@pytest.mark.parametrize("plan", ["snapshot", "cursor"])
+def test_a_total_does_not_end_pages_behind_a_last_id(tmp_path: Path, plan: str) -> None:
+    """Behind it, many count what is left: 3 and 3 of "4" would be the end of a listing of ten."""
+    asked = {
+        "snapshot": '{every: 1d, params: {after: "{last.id}"}}',
+        "cursor": '{next: body.c, params: {after: "{cursor}"}}',
+    }[plan]
+    text = KEYSET[: KEYSET.index("      keyset:")] + f"      {plan}: {asked}\n"
+    text = changed(text, ("{size: 100}", "{size: 100, end: total, total: body.count}"))
+    found = messages(load(tmp_path, text, None))
+    assert any("a total may count what is left" in one for one in found), found
+    assert not load(tmp_path, changed(text, ("end: total, ", "end: empty, ")), None).errors
+
+
 def test_a_run_needs_intervals(tmp_path: Path) -> None:
     nightly = "schedule: {cron: '30 5 * * *', zone: Europe/Berlin, deadline: 45m, stages: [a, b]}"
     found = load(tmp_path, changed(SHOP, ("schedule: {every: 5m}", nightly)), None).check()
