@@ -134,8 +134,11 @@ class PartitionPoller:
             return
         self._begun.clear()
         self._unreadable = 0
-        adopted = {n: p.adopt(self._state.plans.get(n)) for n, p in self._plans.items()}
-        self._state = replace(self._state, plans={**self._state.plans, **adopted})
+        known = self._state.plans
+        adopted = {n: p.adopt(known.get(n)) for n, p in self._plans.items()}
+        # A plan that was taken out claims nothing any more; what snapshots left stays known.
+        left = {n: s for n, s in known.items() if n == "snapshot" and n not in adopted}
+        self._state = replace(self._state, plans={**left, **adopted})
         self._fresh = True
 
     def _choose(self) -> Plan | None:

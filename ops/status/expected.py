@@ -41,6 +41,14 @@ class Expected:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_ids", frozenset(self.partition_ids))
 
+    @property
+    def listings(self) -> dict[str, bool]:
+        """By `source/stream` as partition ids begin: whether it has a snapshot."""
+        return {
+            keys.partition_id(*names): stream.snapshot_every_s is not None
+            for names, stream in self.streams.items()
+        }
+
     def left(self, partition_id: str) -> bool:
         """Whether nobody polls this partition id any more: its tenant or stream was removed."""
         source = keys.split_partition_id(partition_id)[0]

@@ -12,7 +12,9 @@ from typing import Any
 from aiohttp import web
 from msgspec.structs import replace as changed
 
+from ingest.emission import StreamState
 from ingest.plans.ranges import to_text, to_us
+from schemas.records import KeptSnapshot, PlanState
 from tests.unit.ingest.polling import EVENTS, Polled, polling, run, stamp
 
 POCKET = """\
@@ -105,6 +107,26 @@ def test_a_later_poll_of_a_keyset_begins_a_lookback_before_what_is_complete(tmp_
     polled = asyncio.run(main())
     changes = [json.loads(r)["id"] for p in polled.pages if p.plan == "keyset" for r in p.records]
     assert changes == ["a", "b"]
+
+
+def test_a_plan_that_was_replaced_leaves_the_checkpoint_and_claims_nothing(tmp_path: Path) -> None:
+    """Its lag would grow for ever; what a snapshot left in the log stays known."""
+    pocket = Pocket([{"id": "a", "updated": _shown(3600)}])
+    text = POCKET.replace("LOOKBACK", "10m")
+    without_snapshot = "\n".join(line for line in text.split("\n") if "snapshot:" not in line)
+
+    async def main() -> Polled:
+        async with polling(tmp_path, without_snapshot, pocket) as polled:
+            old = PlanState(definition_hash="h", complete_before="2024-01-01T00:00:00.000000Z")
+            kept = PlanState(definition_hash="h", previous=[KeptSnapshot(snapshot_id="s")])
+            plans = {"interval": old, "cursor": old, "snapshot": kept}
+            polled.poller.restore(StreamState(plans=plans))
+            await polled.poll()
+            return polled
+
+    state = asyncio.run(main()).state
+    assert sorted(state.plans) == ["keyset", "snapshot"]
+    assert state.plans["snapshot"].previous[0].snapshot_id == "s"
 
 
 GRAPHQL = """\
