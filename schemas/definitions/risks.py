@@ -72,6 +72,8 @@ def _of_stream(stream: StreamSpec) -> Iterator[str]:
         yield from _of_program(place, stream.program)
     if stream.parent is not None and stream.snapshot is None and changes is not None:
         yield f"{place}: no snapshot; what is below a parent before it is listed is not read"
+    if stream.parent is not None and stream.parent.changed is not None:
+        yield f"{place}: on: changed; what changes below a parent that does not is found by a snapshot"
     if stream.deletes == "not_shown" and stream.snapshot is None:
         yield f"{place}: deletes are never noticed"
     for plan in stream.plans:

@@ -290,12 +290,19 @@ class SnapshotSpec:
 
 @dataclass(frozen=True, slots=True)
 class ParentSpec:
-    """A stream is asked for once per record of another one: of all that its listing shows."""
+    """A stream is asked for once per record of another one: of all that its listing shows, or with
+    `changed` of those that have changed since the start of what is asked for.
+    """
 
     stream: str
     listing: SnapshotSpec
     when: Predicate | None  # only parents for which this holds; root RECORD
     fields: tuple[str, ...]  # of the parent's record, that requests send as {parent.x}
+    changed: IntervalSpec | None = None  # how the parents' own changes are asked for
+
+    def asked(self, plan: str) -> SnapshotSpec | IntervalSpec:
+        """How a plan of the children finds its parents: a snapshot always lists all of them."""
+        return self.listing if self.changed is None or plan == "snapshot" else self.changed
 
 
 PlanSpec = IntervalSpec | CursorSpec | SnapshotSpec
@@ -359,7 +366,7 @@ class StreamSpec:
         """
         found = self.plan(name)
         if listing:
-            found = None if self.parent is None else self.parent.listing
+            found = None if self.parent is None else self.parent.asked(name)
         if found is None:
             raise KeyError(name)
         return found
