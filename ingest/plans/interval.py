@@ -184,10 +184,11 @@ class IntervalPlan:
 
     def _ask(self, state: PlanState, interval: OpenInterval, walk: Walk) -> Ask:
         listing = self._walker.wants_listing(walk)
-        window = asked(range_of(interval), self._spec.bounds, self._unit)
+        stretch = range_of(interval)
+        window = asked(stretch, self._spec.bounds, self._unit)
         bounds = self._bounds(window)
         if listing and self._parents is not None:
-            bounds = {"start": since(to_us(interval.start), self._parents)}
+            bounds = {"start": since(stretch[0], self._parents)}
         return Ask(
             plan=self.name,
             state=with_walk(state, walk),
@@ -195,11 +196,11 @@ class IntervalPlan:
             pass_=self._walker.enter(walk).pass_,
             page=walk.page,
             reason=interval.reason,
-            values=bounds | self._walker.values(walk),
+            values=bounds | self._marker.values_of(stretch) | self._walker.values(walk),
             link=self._walker.link(walk),
             window=window,
             token=self._walker.leaf(walk)[1].token,
-            run=self._marker.run_of(range_of(interval)),
+            run=self._marker.run_of(stretch),
             listing=listing,
         )
 

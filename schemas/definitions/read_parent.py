@@ -21,7 +21,6 @@ from schemas.definitions.source import (
     SnapshotSpec,
     StreamSpec,
 )
-from schemas.definitions.templates import names_in
 from schemas.definitions.tree import Entry, MapNode
 
 _PREFIX = "parent."
@@ -126,7 +125,7 @@ def _changed(fields: Fields, spec: StreamSpec, parent: StreamSpec) -> IntervalSp
             f"{parent.name} has no `interval` plan, which would tell the parents that changed",
             "Write `on: all`.",
         )
-    if "start" not in _placeholders(changes):
+    if "start" not in changes.request.names:
         raise reader.refuse(
             at,
             f"the changes of {parent.name} are asked for without {{start}}: all would be listed",
@@ -160,18 +159,9 @@ def _check_plans(reader: Reader, spec: StreamSpec, entry: Entry) -> None:
         )
 
 
-def _placeholders(plan: PlanSpec) -> set[str]:
-    """The placeholders that the request of a plan holds."""
-    request = plan.request
-    names = set(request.path.names)
-    for held in (request.params, request.headers, request.body or {}):
-        names |= names_in(held)
-    return names
-
-
 def _sent(spec: StreamSpec) -> tuple[str, ...]:
     """The fields of a parent that the requests of a stream send."""
-    names = {name for plan in spec.plans for name in _placeholders(plan)}
+    names = {name for plan in spec.plans for name in plan.request.names}
     return tuple(sorted(one.removeprefix(_PREFIX) for one in names if one.startswith(_PREFIX)))
 
 

@@ -34,9 +34,18 @@ def read_schedule(reader: Reader, node: Node) -> ScheduleSpec:
     )
 
 
-def check_runs(reader: Reader, spec: StreamSpec, schedule: Entry | None) -> None:
+def check_runs(reader: Reader, spec: StreamSpec, schedule: Entry | None, stream: Entry) -> None:
     """A run has an interval: the plan must read by time, and its steps must meet the minutes."""
     if schedule is None or spec.schedule.occurrences is None:
+        named = sorted(
+            name for plan in spec.plans for name in plan.request.names if name[:4] == "run."
+        )
+        if named:
+            reader.note(
+                stream if schedule is None else schedule,
+                f"{{{named[0]}}} has no value: only the occurrences of `cron` are runs",
+                "Write `schedule: {cron: '30 5 * * *', zone: Europe/Berlin}`.",
+            )
         return
     if not isinstance(spec.changes, IntervalSpec):
         reader.note(

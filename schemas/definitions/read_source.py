@@ -129,7 +129,7 @@ def _stream(reader: Reader, root: MapNode, source: str, entry: Entry, folder: Pa
         program=read_program(reader, plans, [own, root], name, folder),
     )
     _check_stream(reader, spec, plans, entry)
-    check_runs(reader, spec, nearest(layers, "schedule"))
+    check_runs(reader, spec, nearest(layers, "schedule"), entry)
     check_placeholders(reader, own, plans, what)
     return _with_kept_snapshots(reader, spec, plans, layers)
 

@@ -15,7 +15,7 @@ from schemas.definitions.cron import Occurrences
 from schemas.definitions.paths import Path
 from schemas.definitions.predicates import Predicate, Scalar
 from schemas.definitions.secrets import Reference
-from schemas.definitions.templates import Template, Value
+from schemas.definitions.templates import Template, Value, names_in
 from schemas.definitions.times import TimeFormat
 
 if TYPE_CHECKING:
@@ -197,6 +197,12 @@ class RequestSpec:
     read_as: str = "json"  # or ndjson
     pages: PagesSpec | None = None  # None: one answer is all
     errors: tuple[ErrorRule, ...] = ()  # nearest first; then DEFAULT_ERRORS of `rules`
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The placeholders that it holds anywhere."""
+        held = (self.params, self.headers, self.body or {})
+        return self.path.names.union(*map(names_in, held))
 
 
 class Bounds(StrEnum):

@@ -106,6 +106,14 @@ def test_a_run_needs_intervals(tmp_path: Path) -> None:
     )
     told = messages(load(tmp_path, cursor, None))
     assert any("does not read intervals" in one for one in told), told
+    named = changed(SHOP, ('"{end}"', '"{run.end}"'))
+    told = messages(load(tmp_path, named, None))
+    assert any("{run.end} has no value: only the occurrences of `cron`" in one for one in told), (
+        told
+    )
+    listed = changed(SHOP, ("every: 7d", 'every: 7d\n        params: {day: "{run.date}"}'))
+    told = messages(load(tmp_path, listed, None))
+    assert any("{run.date} never has a value in the plan snapshot" in one for one in told), told
     coarse = changed(
         SHOP,
         ("schedule: {every: 5m}", nightly),

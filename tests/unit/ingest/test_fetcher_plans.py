@@ -193,6 +193,8 @@ def test_every_page_and_mark_of_a_run_carries_its_name(tmp_path: Path) -> None:
         EVENTS.replace("schedule: {every: 1m}", "schedule: {cron: '0 0 * * *', zone: UTC}")
         .replace("start: 2024-01-01", f"start: {past:%Y-%m-%d}")
         .replace("lookback: 1s", "lookback: none")
+        .replace('limit: "{size}"', 'run: "{run.id}", day: "{run.date}", till: "{run.end}"')
+        .replace("size: 2, ", "")
     )
 
     async def handler(request: web.Request) -> web.Response:
@@ -203,6 +205,11 @@ def test_every_page_and_mark_of_a_run_carries_its_name(tmp_path: Path) -> None:
     names = [f"shop/events@{end}T00:00:00Z" for end in ends]
     assert [page.run for page in polled.pages] == names
     assert [mark.run for mark in polled.marks] == names
+    assert [asked["run"] for asked in polled.provider.asked] == names
+    assert [asked["day"] for asked in polled.provider.asked] == [str(end) for end in ends]
+    assert [asked["till"] for asked in polled.provider.asked] == [
+        f"{end}T00:00:00.000Z" for end in ends
+    ]
     assert [(mark.start or "")[11:19] for mark in polled.marks] == ["00:00:00"] * 2
     asked = len(polled.provider.asked)
     assert asked == 2, "the run of today is not over"
