@@ -42,13 +42,14 @@ def value_at(body: bytes, steps: Sequence[Step]) -> object:
         if not isinstance(step, str):
             return find(tuple(steps[number:]), parsed(bytes(memoryview(raw))))
         try:
-            raw = seeker(step).decode(raw).value
+            member: msgspec.Raw | msgspec.UnsetType = seeker(step).decode(raw).value
         except msgspec.ValidationError:
             return MISSING
         except (msgspec.DecodeError, RecursionError):
             return find(tuple(steps), parsed(body))
-        if raw is msgspec.UNSET:
+        if isinstance(member, msgspec.UnsetType):
             return MISSING
+        raw = member
     return parsed(bytes(memoryview(raw)))
 
 

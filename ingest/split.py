@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -111,12 +112,12 @@ def _reached_in_large(
             check_elements(raw)
             _, raw = _strict_step(raw, step, steps[: number + 1])
             continue
-        try:
-            raw = seeker(step).decode(raw).value
-        except msgspec.ValidationError:
-            raw = msgspec.UNSET
-        if raw is msgspec.UNSET:
+        member: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+        with suppress(msgspec.ValidationError):  # no object, so without members
+            member = seeker(step).decode(raw).value
+        if isinstance(member, msgspec.UnsetType):
             raise NoRecords(f"the answer has no {_shown(steps[: number + 1])}")
+        raw = member
     whole = bytes(memoryview(raw))
     at = content.find(whole)
     return (at if content.find(whole, at + 1) < 0 else None), raw

@@ -6,10 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from schemas import keys
+from schemas.definitions.cron import Occurrences
 from schemas.definitions.load import Definitions
 from schemas.definitions.problems import DefinitionError
 from schemas.definitions.source import CursorSpec, IntervalSpec, StreamSpec
 from schemas.definitions.tenants import current_tenants
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedRuns:
+    """A stream's schedule. Times in microseconds; `start_us` is where its past begins."""
+
+    source: str
+    stream: str
+    occurrences: Occurrences
+    settle_us: int
+    start_us: int | None = None
+    deadline_us: int | None = None
+    stages: tuple[str, ...] = ()
+
+    def named(self, occurrence: int) -> str:
+        return keys.run_id(keys.partition_id(self.source, self.stream), occurrence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +38,7 @@ class ExpectedStream:
     upstream_retention_s: float | None
     token_lifetime_s: float | None
     snapshot_every_s: float | None
+    runs: ExpectedRuns | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,4 +122,20 @@ def _stream(stream: StreamSpec) -> ExpectedStream:
         upstream_retention_s=stream.upstream_retention_s,
         token_lifetime_s=min(lifetimes, default=None),
         snapshot_every_s=snapshot.every_s if snapshot is not None else None,
+        runs=_runs(stream),
+    )
+
+
+def _runs(stream: StreamSpec) -> ExpectedRuns | None:
+    changes, schedule = stream.changes, stream.schedule
+    if schedule.occurrences is None or not isinstance(changes, IntervalSpec):
+        return None
+    return ExpectedRuns(
+        source=stream.source,
+        stream=stream.name,
+        occurrences=schedule.occurrences,
+        settle_us=changes.settle_us or 0,
+        start_us=changes.start_us,
+        deadline_us=None if schedule.deadline_s is None else int(schedule.deadline_s * 1e6),
+        stages=schedule.stages,
     )

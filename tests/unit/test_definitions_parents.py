@@ -117,8 +117,8 @@ def test_changes_below_the_parents_that_changed(tmp_path: Path) -> None:
     [risk] = [one for one in risks_of_source(source) if "on: changed" in one]
     assert risk.startswith("shop/issues: on: changed; what changes below a parent that does not")
     before = issues_of(load(tmp_path, changed(CHANGED, ("on: changed", "on: all")), None))
-    assert before.changes.definition_hash != issues.changes.definition_hash
-    assert before.snapshot.definition_hash == issues.snapshot.definition_hash
+    assert before.changes.definition_hash != issues_of(found).changes.definition_hash
+    assert before.snapshot.definition_hash == issues_of(found).snapshot.definition_hash
 
 
 def test_only_parents_that_changed_make_a_poll_without_a_filter_small(tmp_path: Path) -> None:
