@@ -23,7 +23,7 @@ from ops.status.runs import runs_of
 from ops.status.sink import pause_of, sink_troubles
 from ops.status.troubles import troubles
 from schemas.keys import split_partition_id
-from schemas.records import BY_TIME, SourceCheckpoint
+from schemas.records import SourceCheckpoint
 from schemas.routing import route
 from schemas.settings import Settings
 
@@ -151,8 +151,8 @@ class _Builder:
         """Without the log nobody can tell what was searched."""
         if declared is None or declared.runs is None or self._log is None:
             return ()
-        by_time = next((plan for plan in plans if plan.plan in BY_TIME), None)
-        return runs_of(declared.runs, by_time, self._now)
+        changes = next((plan for plan in plans if plan.plan != "snapshot"), None)
+        return runs_of(declared.runs, changes, self._now)
 
     def _plans(self, checkpoint: SourceCheckpoint | None) -> tuple[PlanStatus, ...]:
         plans = checkpoint.plans if checkpoint else {}

@@ -128,14 +128,15 @@ def _stream(stream: StreamSpec) -> ExpectedStream:
 
 def _runs(stream: StreamSpec) -> ExpectedRuns | None:
     changes, schedule = stream.changes, stream.schedule
-    if schedule.occurrences is None or not isinstance(changes, IntervalSpec):
+    if schedule.occurrences is None:
         return None
+    by_time = changes if isinstance(changes, IntervalSpec) else None
     return ExpectedRuns(
         source=stream.source,
         stream=stream.name,
         occurrences=schedule.occurrences,
-        settle_us=changes.settle_us or 0,
-        start_us=changes.start_us,
+        settle_us=(by_time.settle_us or 0) if by_time else 0,
+        start_us=by_time.start_us if by_time else None,
         deadline_us=None if schedule.deadline_s is None else int(schedule.deadline_s * 1e6),
         stages=schedule.stages,
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ops.status.expected import ExpectedRuns
 from ops.status.model import PlanStatus, RunStatus, Stretch
 from ops.status.parts import micros
+from schemas.records import BY_TIME
 
 SHOWN = 3
 """How many of the runs that are over are looked at; those before are part of a backlog."""
@@ -65,12 +66,18 @@ def _state(
         return "overdue"
     if now_us < end + declared.settle_us or plan is None:
         return "expected"
+    if plan.plan not in BY_TIME:
+        return "started" if plan.walk_pages else "expected"
     begun = (*plan.open, *plan.done)
     return "started" if any(a < end and start < b for a, b in _ranges(begun)) else "expected"
 
 
 def _searched(plan: PlanStatus, start: int, end: int) -> bool:
-    """Whether all of the run was searched: below `complete_before`, or in intervals beyond it."""
+    """Whether all of the run was searched: below `complete_before`, or in intervals beyond it; of a
+    feed or a program by a poll that began when the run was over.
+    """
+    if plan.plan not in BY_TIME:
+        return plan.polled_at is not None and plan.polled_at >= end
     if plan.complete_before is not None:
         start = max(start, min(micros(plan.complete_before), end))
     for a, b in sorted(_ranges(plan.done)):

@@ -89,7 +89,7 @@ def _mode(reader: Reader, node: Node) -> str:
         raise reader.refuse(
             node,
             "`mode: shadow` is part of the language but not of this version",
-            "Write `mode: live`.",
+            "Write `mode: live`; to page nobody, leave its partition ids out in the alerts' routes.",
         )
     return mode
 

@@ -98,14 +98,27 @@ def test_a_run_needs_intervals(tmp_path: Path) -> None:
     assert schedule.occurrences is not None
     assert schedule.occurrences.longest_us == 86_400_000_000
     assert (schedule.deadline_s, schedule.stages) == (2700.0, ("a", "b"))
-    cursor = changed(
+    listed = changed(
         SHOP,
         ("schedule: {every: 5m}", nightly),
         ("      interval:\n        time: updated_at\n        start: 2024-01-01\n", ""),
         ('      changed_from: "{start}"\n      changed_to: "{end}"\n', ""),
     )
-    told = messages(load(tmp_path, cursor, None))
-    assert any("does not read intervals" in one for one in told), told
+    told = messages(load(tmp_path, listed, None))
+    assert any("orders has only a snapshot" in one for one in told), told
+    feed = changed(
+        SHOP,
+        ("schedule: {every: 5m}", nightly),
+        (
+            "      interval:\n        time: updated_at\n        start: 2024-01-01\n",
+            "      cursor: {next: body.next_page_token}\n",
+        ),
+        ('      changed_from: "{start}"\n      changed_to: "{end}"\n', ""),
+        ('"{token}"', '"{cursor}"'),
+        ("      next: body.next_page_token\n", "      end: empty\n"),
+        ("every: 7d", 'every: 7d\n        params: {page_token: null, id: "{last.id}"}'),
+    )
+    assert load(tmp_path, feed, None).check().sources["shop"].streams["orders"].schedule.deadline_s
     named = changed(SHOP, ('"{end}"', '"{run.end}"'))
     told = messages(load(tmp_path, named, None))
     assert any("{run.end} has no value: only the occurrences of `cron`" in one for one in told), (

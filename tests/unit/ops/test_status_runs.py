@@ -74,6 +74,22 @@ def test_the_state_of_the_last_run(after_s: int, plan: dict[str, Any], state: st
     assert states(ENDS[3] + after_s * S, **{**plan, **stretches})[-2] == state
 
 
+@pytest.mark.parametrize(
+    ("after_s", "plan", "state"),
+    [
+        (60, {"polled_at": ENDS[3] + 5 * S}, "searched"),
+        (60, {"polled_at": ENDS[3] - S}, "expected"),
+        (180, {"polled_at": ENDS[3] - S, "walk_pages": 2}, "started"),
+        (2_701, {"polled_at": ENDS[3] - S, "walk_pages": 2}, "overdue"),
+    ],
+)
+def test_a_run_of_a_feed_is_searched_by_a_poll_behind_it(
+    after_s: int, plan: dict[str, Any], state: str
+) -> None:
+    feed = PlanStatus("cursor", None, **plan)
+    assert runs_of(DECLARED, feed, ENDS[3] + after_s * S)[-2].state == state
+
+
 def test_runs_before_the_past_begins_are_nobodys() -> None:
     late = ExpectedRuns("shop", "orders", OCCURRENCES, 0, start_us=ENDS[2] + HOUR)
     last, following = runs_of(late, None, NOW)
