@@ -11,6 +11,7 @@ from schemas.definitions.source import (
     CursorSpec,
     IntervalSpec,
     KeysetSpec,
+    OAuth2Auth,
     Order,
     PlanSpec,
     SourceSpec,
@@ -20,7 +21,8 @@ from schemas.definitions.source import (
 
 def risks_of_source(source: SourceSpec) -> tuple[str, ...]:
     """One sentence for every risk, with the place first."""
-    return tuple(risk for stream in source.streams.values() for risk in _of_stream(stream))
+    of_streams = (risk for stream in source.streams.values() for risk in _of_stream(stream))
+    return (*_of_auth(source), *of_streams)
 
 
 def risks_of_mapping(spec: MappingSpec) -> tuple[str, ...]:
@@ -56,6 +58,15 @@ def assumptions_of_stream(stream: StreamSpec) -> tuple[str, ...]:
         if pages is not None and not pages.stable and pages.turn not in HOLD_STILL:
             out.append(f"{plan.plan}: pages may shift, so walks of several pages are repeated")
     return tuple(out)
+
+
+def _of_auth(source: SourceSpec) -> Iterator[str]:
+    auth = source.auth
+    if isinstance(auth, OAuth2Auth) and auth.store is not None:
+        yield (
+            f"{source.name}: refresh_token; workers that do not share {auth.store.text} spend each"
+            " other's token, and the provider may revoke all of them"
+        )
 
 
 def _of_stream(stream: StreamSpec) -> Iterator[str]:
