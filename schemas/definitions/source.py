@@ -88,13 +88,14 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class TenantsSpec:
-    """Whose data is read: a fixed list, or a file or a command's output, read again while running."""
+    """Whose data is read: a list, a file or a command's output, read again while running."""
 
-    listed: tuple[Tenant, ...] = ()
-    file: FilePath | None = None
+    listed: tuple[Tenant, ...] = ()  # as they were when the definition was loaded
+    file: FilePath | None = None  # for a list: the definition's own
+    within: tuple[str, ...] = ("list",)  # where the list may stand in it
     command: tuple[str, ...] = ()
     folder: FilePath = field(default_factory=FilePath)  # where the command runs
-    every_s: float = 10.0  # how often file or command are read again
+    every_s: float = 10.0  # how often they are read again
 
 
 @dataclass(frozen=True, slots=True)
