@@ -108,6 +108,16 @@ def test_every_name_that_is_described_is_used() -> None:
     assert set(PER_PARTITION_ID) <= names
 
 
+def test_the_page_shows_the_runs_that_are_over() -> None:
+    over = RunStatus("shop/orders@<x>", NOW - 9 * SECOND, NOW - 5 * SECOND, NOW, "overdue")
+    following = RunStatus("shop/orders@y", NOW, NOW + SECOND, None, "expected")
+    found = status()
+    one = replace(found.partition_ids[0], runs=(over, following))
+    text = page(replace(found, partition_ids=(one,)), 5)
+    assert '<span title="shop/orders@&lt;x&gt;">10:42:05</span> <b class="bad">overdue</b>' in text
+    assert "expected" not in text
+
+
 HOSTILE = '<script>alert("x")</script>'
 
 
