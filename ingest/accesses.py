@@ -15,8 +15,9 @@ from ingest import metrics
 from ingest.auth import Credential
 from ingest.budget import Deadline
 from ingest.clock import ServerClock
+from ingest.decode import parsed
 from ingest.exchange import Access
-from ingest.http import Fetched, Http, parsed
+from ingest.http import Fetched, Http
 from ingest.limits import Limiter
 from ingest.oauth import TokenGrant
 from ingest.requests import tenant_values

@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 
+from ingest.decode import parsed
 from ingest.exchange import Access, Got
-from ingest.http import FetchRefused, parsed
+from ingest.http import FetchRefused
 from ingest.observe import Cut, Origin, cut, observations
 from ingest.plans.cursor import CursorPlan
 from ingest.plans.opaque import give, keep
@@ -112,7 +113,7 @@ class Reader:
         seen = page_of(read, ask, spec, following)
         if ask.listing:
             assert asked.parent is not None
-            listing = Listing(seen, parents_of(found, asked.parent))
+            listing = Listing(seen, parents_of(found, asked.parent, spec))
             seen = Page(records=0, at=at, elapsed_us=seen.elapsed_us, listing=listing)
         step = asked.plan.take(ask, seen)
         if not step.log:
@@ -171,7 +172,7 @@ def _refuse_stale(asked: Asked) -> None:
     if fetched.headers.get("age", "0") == "0" or fetched.server_time is None or ask.window is None:
         return
     end = to_us(ask.state.open[0].end)  # parents that came before it must be on the listing
-    if isinstance(asked.spec, IntervalSpec):
+    if isinstance(asked.spec, IntervalSpec) and not ask.listing:
         # The window may be wider than the interval by a granule; the content's second is cut off.
         end = ask.window[1] - 2 * asked.spec.granularity_us
     if fetched.server_time + _SECOND_US < end:

@@ -36,6 +36,11 @@ class ServerClock:
         """Whether the estimate is far from the local clock."""
         return bool(self._low) and abs(min(self._low)) > FAR_US
 
+    @property
+    def offset_us(self) -> int | None:
+        """How far the estimate is ahead of the local clock; None: nothing has told the time."""
+        return min(self._low) if self._low else None
+
     def agrees(self) -> bool:
         """Whether the newest answer says about what the estimate does."""
         return bool(self._low) and self._low[-1] - min(self._low) <= FAR_US

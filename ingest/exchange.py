@@ -11,14 +11,17 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
 from ingest import metrics
 from ingest.auth import Credential, Proof
+from ingest.bounds import LARGE_BYTES, SMALLER, TooMany
 from ingest.budget import Deadline
 from ingest.clock import FAR_US, SAMPLES, ServerClock
-from ingest.http import Fetched, FetchFailed, FetchRefused, Http, parsed
+from ingest.decode import parsed, value_at
+from ingest.http import Fetched, FetchFailed, FetchRefused, Http
 from ingest.limits import Limiter
 from ingest.plans.protocol import Refusal, Stall
 from ingest.requests import Request
@@ -266,7 +269,10 @@ class Exchange:
         )
         if fetched.server_time is not None:
             access.clock.observe(fetched.requested_at, fetched.received_at, fetched.server_time)
-        answer = Answer(fetched.status, fetched.headers, lambda: parsed(fetched.body))
+            metrics.CLOCK_OFFSET.labels(access.source).set((access.clock.offset_us or 0) / US)
+        body = fetched.body
+        seek = None if len(body) <= LARGE_BYTES else partial(value_at, body)
+        answer = Answer(fetched.status, fetched.headers, lambda: parsed(body), seek)
         return Got(fetched, answer, url)
 
     def _server_now(self, fetched: Fetched) -> int:
@@ -284,6 +290,8 @@ def _help_for(error: Exception) -> str:
         return "set what the reference names"
     if isinstance(error, AuthFailed):
         return error.unblocked_by
+    if isinstance(error, TooMany):
+        return SMALLER
     return "correct the definition, or the provider answering rightly"
 
 
@@ -299,6 +307,13 @@ async def learn_clock(access: Access) -> None:
     for _ in range(_WITNESSES):
         if not await _ask_time(access) or not access.clock.far_off():
             return
+    _log.warning(
+        "the provider's clock and this machine's are far apart: one of them is wrong",
+        source=access.source,
+        ahead_s=round((access.clock.offset_us or 0) / US),
+        hint="set this machine's clock; while the provider's is ahead, the difference is read again"
+        " with every poll",
+    )
 
 
 async def doubt_clock(access: Access) -> bool:

@@ -14,6 +14,7 @@ import structlog
 from msgspec.structs import replace as changed
 
 from ingest.answers import Asked, Reader, Stale
+from ingest.bounds import SMALLER, TooMany
 from ingest.control import is_paused
 from ingest.emission import Emission, Emit, StreamState
 from ingest.exchange import Access, Exchange, Got, Outcome, WaitUntil, doubt_clock, learn_clock
@@ -133,8 +134,11 @@ class PartitionPoller:
             return
         self._begun.clear()
         self._unreadable = 0
-        adopted = {n: p.adopt(self._state.plans.get(n)) for n, p in self._plans.items()}
-        self._state = replace(self._state, plans={**self._state.plans, **adopted})
+        known = self._state.plans
+        adopted = {n: p.adopt(known.get(n)) for n, p in self._plans.items()}
+        # A plan that was taken out claims nothing any more; what snapshots left stays known.
+        left = {n: s for n, s in known.items() if n == "snapshot" and n not in adopted}
+        self._state = replace(self._state, plans={**left, **adopted})
         self._fresh = True
 
     def _choose(self) -> Plan | None:
@@ -209,7 +213,8 @@ class PartitionPoller:
         try:
             step, logged = reader.step(asked, epoch)
         except FetchRefused as error:
-            return await self._stall(plan, Stall(str(error), "correct `pages.next`"), emit)
+            help_ = SMALLER if isinstance(error, TooMany) else "correct `pages.next`"
+            return await self._stall(plan, Stall(str(error), help_), emit)
         except (NoRecords, Unsplittable, Stale) as error:
             self._unreadable += 1
             if self._unreadable < _UNREADABLE_MAX:

@@ -7,20 +7,20 @@ bound whatever is sent. Retrying and judging are the callers' duty.
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any
 from urllib.parse import quote, urlencode
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
 from yarl import URL
+
+from ingest.bounds import FetchRefused as FetchRefused
 
 US = 1_000_000
 REDIRECTS_MAX = 5
@@ -50,10 +50,6 @@ class FetchFailed(Exception):
         self.slow = slow
 
 
-class FetchRefused(Exception):
-    """This answer must not be taken: too large, or it leads to another origin. Not to be retried."""
-
-
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """A whole answer. Times in microseconds since the epoch, local clock; `server_time`: `Date` less `Age`."""
@@ -68,24 +64,6 @@ class Fetched:
     @property
     def elapsed_us(self) -> int:
         return self.received_at - self.requested_at
-
-
-def parsed(body: bytes) -> Any:
-    """The body as JSON, None if it is none: for paths and rules; records are split from the bytes.
-
-    As tolerant as the splitter: a NaN or a bad byte beside a token must not hide the token. Bytes
-    that are no UTF-8 become lone surrogates, so that whoever keeps a value can tell. Whole numbers
-    stay exact, however long: tokens go back unchanged.
-    """
-    content = body[3:] if body[:3] == b"\xef\xbb\xbf" else body
-    try:
-        return msgspec.json.decode(content)
-    except (msgspec.MsgspecError, RecursionError):
-        pass
-    try:
-        return json.loads(content.decode("utf-8", "surrogateescape"), strict=False)
-    except (ValueError, RecursionError):
-        return None
 
 
 def origin_of(url: str) -> tuple[str, str | None, int | None]:

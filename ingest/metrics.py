@@ -45,6 +45,11 @@ CONCURRENCY = Gauge(
     "Requests that one credential may have in flight now; tenant is empty where all share it",
     ["source", "tenant"],
 )
+CLOCK_OFFSET = Gauge(
+    "gapless_ingest_clock_offset_seconds",
+    "How far the clock of a source is ahead of this machine's, by the `Date` of its answers",
+    ["source"],
+)
 TENANTS = Gauge("gapless_ingest_tenants", "Tenants that are polled", ["source"])
 TENANTS_STALE = Gauge(
     "gapless_ingest_tenants_stale",

@@ -18,7 +18,8 @@ from urllib.parse import quote, quote_plus
 import structlog
 
 from ingest import metrics
-from ingest.http import Fetched, FetchFailed, parsed
+from ingest.decode import parsed
+from ingest.http import Fetched, FetchFailed
 from ingest.responses import Answer, judge
 from ingest.signing import AuthFailed, SignInLater, name_of, secret_of
 from ingest.token_store import Kept, StoreUnusable, TokenStore
@@ -35,8 +36,14 @@ LOCK_S = 15.0
 """Beyond the time-out of a request: whoever holds the lock for longer does not renew, it hangs."""
 _ERROR_CODE = re.compile(r"[a-z_]{1,40}")
 
+_UNSHARED = "`store` holds nothing of it yet: a worker that does not share this file may have spent it before"
+
 Post = Callable[[Mapping[str, str], Mapping[str, str]], Awaitable[Fetched]]
 """POST a form with these headers to the token endpoint. Raises FetchFailed or FetchRefused."""
+
+
+class TokenRefused(AuthFailed):
+    """The provider takes this refresh token no more (`invalid_grant`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +145,14 @@ class TokenGrant:
         store.prepare(stored)
         spent = client.seed if kept is None else kept.refresh_token
         assert spent is not None
-        tokens = await self._ask(client, {"grant_type": "refresh_token", "refresh_token": spent})
+        try:
+            tokens = await self._ask(
+                client, {"grant_type": "refresh_token", "refresh_token": spent}
+            )
+        except TokenRefused as error:
+            if kept is None:
+                raise AuthFailed(f"{error}; and {_UNSHARED}", error.unblocked_by) from None
+            raise
         # Nothing is awaited between the answer and the write: no cancellation comes between them.
         after = Kept(
             chain=client.chain,
@@ -248,7 +262,7 @@ def _refusal(answer: Answer) -> AuthFailed:
     known = code if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else None
     said = f"the token endpoint answered {answer.status}" + (f", {known}" if known else "")
     if known == "invalid_grant":
-        return AuthFailed(
+        return TokenRefused(
             said,
             "authorise again, and put the new refresh token where `refresh_token` refers to",
         )

@@ -33,7 +33,7 @@ from schemas.definitions.load import Definitions
 from schemas.definitions.source import (
     IntervalSpec,
     KeysetSpec,
-    PagesSpec,
+    PlanSpec,
     SourceSpec,
     StreamSpec,
     Tenant,
@@ -175,7 +175,8 @@ def plans_of(stream: StreamSpec, tenant: Tenant | None, timeout_s: float) -> tup
                 by_start=says(changes, "after.time" if keyset else "start"),
                 by_end=says(changes, "until" if keyset else "end"),
                 runs=_runs(stream),
-                walker=_walker(stream, changes.request.pages),
+                walker=_walker(stream, changes),
+                parents=None if stream.parent is None else stream.parent.changed,
             )
         )
     elif changes is not None:
@@ -187,17 +188,18 @@ def plans_of(stream: StreamSpec, tenant: Tenant | None, timeout_s: float) -> tup
                 owner,
                 nonce,
                 keep=stream.keep_snapshots,
-                walker=_walker(stream, stream.snapshot.request.pages),
+                walker=_walker(stream, stream.snapshot),
             )
         )
     return tuple(found)
 
 
-def _walker(stream: StreamSpec, pages: PagesSpec | None) -> Walker | None:
+def _walker(stream: StreamSpec, spec: PlanSpec) -> Walker | None:
     """None: the plan's own. A walk over parents takes their listing's pages too."""
     if stream.parent is None:
         return None
-    return ParentsWalker(pages, stream.parent.listing.request.pages, nonce)
+    listing = stream.parent.asked(spec.plan)
+    return ParentsWalker(spec.request.pages, listing.request.pages, nonce)
 
 
 def _runs(stream: StreamSpec) -> Runs | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ingest.http import parsed
+from ingest.decode import parsed
 from ingest.plans.opaque import keep
 from ingest.plans.protocol import Ask, Now, Page, Parent, Position
 from ingest.responses import Answer
@@ -115,9 +115,9 @@ def empty_page(at: Now, elapsed_us: int) -> Page:
     return Page(records=0, at=at, closed=True, elapsed_us=elapsed_us)
 
 
-def parents_of(found: Split, spec: ParentSpec) -> list[Parent]:
+def parents_of(found: Split, spec: ParentSpec, asked: PlanSpec) -> list[Parent]:
     """The records of a listing that count as parents, each with what tells it apart from others."""
-    read_id = finder(spec.listing.request.id.steps)
+    read_id = finder(asked.request.id.steps)
     parents: list[Parent] = []
     for raw in found.records:
         record = _value(raw)
@@ -157,10 +157,14 @@ class _Ids:
         return [hash(one) for one in self._ids()]
 
     def compared(self) -> Sequence[int]:
-        """Id and time of every record within the window: a record that moved out of it proves nothing."""
-        if not isinstance(self._spec, IntervalSpec) or self._ask.window is None:
+        """Id and time of every record within the window: a record that moved out of it proves nothing.
+
+        Parents are told apart by their ids: one that changes meanwhile is asked for all the same.
+        """
+        listing, window = self._ask.listing, self._ask.window
+        if not isinstance(self._spec, IntervalSpec) or window is None or listing:
             return self.ids()
-        start, end = self._ask.window
+        start, end = window
         return [
             hash((one, at))
             for one, at in zip(self._ids(), self.times(), strict=True)

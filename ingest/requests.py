@@ -10,11 +10,11 @@ from ingest.plans.protocol import Ask
 from schemas.definitions.paths import MISSING
 from schemas.definitions.secrets import Reference
 from schemas.definitions.source import CursorSpec, IntervalSpec, PlanSpec, Tenant
-from schemas.definitions.templates import names_in, render_path, render_value, text_of
+from schemas.definitions.templates import render_path, render_value, text_of
 from schemas.definitions.times import print_time
 
 Resolve = Callable[[Reference], str]
-_TIMES = ("start", "end", "after.time", "until")
+_TIMES = ("start", "end", "after.time", "until", "run.start", "run.end")
 _OPAQUE = ("token", "cursor", "last.id", "after.time", "after.id")
 
 
@@ -81,11 +81,7 @@ def request_for(
 
 def says(spec: PlanSpec, placeholder: str) -> bool:
     """Whether the request of a plan uses a placeholder anywhere."""
-    request = spec.request
-    used = set(request.path.names)
-    for held in (request.params, request.headers, request.body or {}):
-        used |= names_in(held)
-    return placeholder in used
+    return placeholder in spec.request.names
 
 
 def _params(

@@ -12,7 +12,7 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from schemas.definitions.paths import MISSING, Path, Root, find
+from schemas.definitions.paths import MISSING, Path, Root, Step, find
 from schemas.definitions.problems import NotationError
 from schemas.definitions.rules import DEFAULT_ERRORS
 from schemas.definitions.source import Action, ErrorRule
@@ -35,13 +35,20 @@ _EPOCH_FROM_S = 1_000_000_000
 class Answer:
     """An answer as rules see it: header names in lower case; `body` is None if it is no JSON.
 
-    `read` gives the body when a rule first looks into it: most never do.
+    `read` gives the body when a rule first looks into it: most never do. `seek` gives what stands at a
+    path of a body that is too large to be decoded for one value.
     """
 
-    __slots__ = ("_body", "_read", "headers", "status")
+    __slots__ = ("_body", "_read", "_seek", "headers", "status")
 
-    def __init__(self, status: int, headers: Mapping[str, str], read: Callable[[], Any]) -> None:
-        self.status, self.headers = status, headers
+    def __init__(
+        self,
+        status: int,
+        headers: Mapping[str, str],
+        read: Callable[[], Any],
+        seek: Callable[[tuple[Step, ...]], object] | None = None,
+    ) -> None:
+        self.status, self.headers, self._seek = status, headers, seek
         self._read: Callable[[], Any] | None = read
         self._body: Any = None
 
@@ -58,6 +65,8 @@ class Answer:
             return self.status
         if path.root is Root.HEADER:
             return self.headers.get(str(path.steps[0]), MISSING)
+        if self._seek is not None:
+            return self._seek(path.steps)
         return find(path.steps, self.body)
 
 

@@ -14,7 +14,7 @@ from ingest.control import is_paused
 from ingest.emission import StreamState
 from ingest.plans.ranges import frontier
 from schemas.definitions.cron import Occurrences
-from schemas.records import PlanState
+from schemas.records import BY_TIME, PlanState
 
 US = 1_000_000
 NEVER = 2**62
@@ -64,7 +64,14 @@ def changes_due(state: StreamState, schedule: Schedule, now: int) -> int:
 
 
 def _run_due(plan: PlanState, schedule: Schedule, occurrences: Occurrences, now: int) -> int:
-    """When the first run that was not asked for yet is over; what failed is tried again sooner."""
+    """When the first run that was not asked for yet is over; what failed is tried again sooner.
+
+    A feed or a program has no stretches of time: a poll that began behind a run has read all of it.
+    """
+    if schedule.changes not in BY_TIME:
+        if plan.polled_at is None or plan.polled_at > now:
+            return 0
+        return occurrences.after(plan.polled_at) + SLACK_US
     if plan.complete_before is None:
         return 0
     due = occurrences.after(frontier(plan)) + schedule.settle_us + SLACK_US

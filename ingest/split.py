@@ -1,7 +1,8 @@
 """A body becomes its envelope and the raw bytes of each record, exactly as they were sent. Pure.
 
 The fast way is msgspec; a body that it refuses (NaN, control characters, bad UTF-8, deep nesting) goes
-through a tolerant scanner, so that one bad record costs itself and not its page.
+through a tolerant scanner, so that one bad record costs itself and not its page. An answer of more
+records than `bounds` allows is refused before they are made.
 """
 
 from __future__ import annotations
@@ -9,11 +10,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 import msgspec
 
 from ingest import scan
+from ingest.bounds import LARGE_BYTES, RECORDS_MAX, TooMany, check_elements, check_values
+from ingest.decode import seeker
 from schemas.records import MissingRecord
 
 BOM = b"\xef\xbb\xbf"
@@ -22,6 +28,7 @@ _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 # What stands before a member's value: a comma, the key, a colon.
 _KEY = re.compile(rb'[ \t\r\n]*,?[ \t\r\n]*"(?:[^"\\]++|\\.)*+"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
 _array = msgspec.json.Decoder(list[msgspec.Raw])
+_LINE = re.compile(rb"\S[^\n]*")
 
 Step = str | int
 _Members = dict[str, msgspec.Raw] | list[msgspec.Raw]
@@ -53,7 +60,7 @@ class Part:
 
 
 def split(body: bytes, steps: Sequence[Step], read_as: str = "json") -> Split:
-    """Raises NoRecords or Unsplittable. `steps`: where the list of records is in the body."""
+    """Raises NoRecords, Unsplittable or TooMany. `steps`: where the list of records is in the body."""
     if read_as == "ndjson":
         return _lines(body)
     content = body[len(BOM) :] if body[:3] == BOM else body
@@ -68,18 +75,52 @@ def split(body: bytes, steps: Sequence[Step], read_as: str = "json") -> Split:
 
 
 def _strict(content: bytes, steps: Sequence[Step]) -> tuple[scan.Span, list[bytes]]:
+    reach = _reached if len(content) <= LARGE_BYTES else _reached_in_large
+    at, raw = reach(content, steps)
+    if not bytes(memoryview(raw)[:64]).lstrip().startswith(b"["):
+        msgspec.json.decode(raw)  # no JSON at all is the tolerant scanner's business
+        raise NoRecords(f"{_shown(steps)} is no list")
+    check_elements(raw)
+    records: list[Any] = _array.decode(raw)
+    for index, record in enumerate(records):  # in place: no second list of them stands beside it
+        records[index] = bytes(record)
+    if not records:
+        return (0, 0), records
+    if at is None:
+        check_values(content)
+        return _located(content, steps), records
+    return (at, at + memoryview(raw).nbytes), records
+
+
+def _reached(content: bytes, steps: Sequence[Step]) -> tuple[int | None, bytes | msgspec.Raw]:
+    """Where the value at the path begins, if that is known, and the value."""
     raw: bytes | msgspec.Raw = content
     at: int | None = 0
     for number, step in enumerate(steps):
         members, raw = _strict_step(raw, step, steps[: number + 1])
         at = None if at is None else _where(content, at, members, step)
-    if not bytes(memoryview(raw)[:64]).lstrip().startswith(b"["):
-        msgspec.json.decode(raw)  # no JSON at all is the tolerant scanner's business
-        raise NoRecords(f"{_shown(steps)} is no list")
-    records = [bytes(record) for record in _array.decode(raw)]
-    if at is None:
-        return _located(content, steps), records
-    return (at, at + memoryview(raw).nbytes), records
+    return at, raw
+
+
+def _reached_in_large(
+    content: bytes, steps: Sequence[Step]
+) -> tuple[int | None, bytes | msgspec.Raw]:
+    """The same, with nothing kept of the neighbours, of which there may be millions."""
+    raw: bytes | msgspec.Raw = content
+    for number, step in enumerate(steps):
+        if isinstance(step, int):
+            check_elements(raw)
+            _, raw = _strict_step(raw, step, steps[: number + 1])
+            continue
+        member: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+        with suppress(msgspec.ValidationError):  # no object, so without members
+            member = seeker(step).decode(raw).value
+        if isinstance(member, msgspec.UnsetType):
+            raise NoRecords(f"the answer has no {_shown(steps[: number + 1])}")
+        raw = member
+    whole = bytes(memoryview(raw))
+    at = content.find(whole)
+    return (at if content.find(whole, at + 1) < 0 else None), raw
 
 
 def _where(content: bytes, at: int, members: _Members, step: Step) -> int | None:
@@ -114,14 +155,22 @@ def _strict_step(
 
 
 def _tolerant(content: bytes, steps: Sequence[Step]) -> tuple[scan.Span, list[bytes]]:
+    check_values(content)
     try:
         start, end = _located(content, steps)
         if content[start : start + 1] != b"[":
             raise NoRecords(f"{_shown(steps)} is no list")
         elements = scan.elements(content, start)
-        return (start, end), [content[a:b] for a, b in elements]
+        return (start, end), _bounded(content[a:b] for a, b in elements)
     except scan.NotJson as error:
         raise Unsplittable(str(error)) from None
+
+
+def _bounded(records: Iterator[bytes]) -> list[bytes]:
+    found = list(islice(records, RECORDS_MAX + 1))
+    if len(found) > RECORDS_MAX:
+        raise TooMany("records", RECORDS_MAX)
+    return found
 
 
 def _located(content: bytes, steps: Sequence[Step]) -> scan.Span:
@@ -136,7 +185,7 @@ def _lines(body: bytes) -> Split:
     neither is one whose last line breaks off: what followed would be missing without a trace.
     """
     content = body[len(BOM) :] if body[:3] == BOM else body
-    records = [record for line in content.split(b"\n") if (record := line.strip())]
+    records = _bounded(line[0].rstrip() for line in _LINE.finditer(content))
     if records and not any(map(_closed, records)):
         raise Unsplittable("no line of it is a JSON object or list")
     if records and not content.endswith(b"\n") and not _closed(records[-1]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -67,6 +67,20 @@ def check_about(about: str, known: Sequence[str]) -> list[str]:
     near = closest(about, sorted(prefixes))
     hint = f" Did you mean {near}?" if near else " Nothing was read yet under this prefix."
     raise RefusedDecision(f"No partition id is {about} or below it.{hint}")
+
+
+def check_listed(about: str, meant: Sequence[str], streams: Mapping[str, bool]) -> list[str]:
+    """Those of the partition ids that have a snapshot plan; `streams`: `source/stream` to whether.
+
+    Raises RefusedDecision if there is none: nothing would ever be listed.
+    """
+    listed = [name for name in meant if streams.get("/".join(name.split("/")[:2]))]
+    if listed:
+        return listed
+    raise RefusedDecision(
+        f"{about} has no snapshot: its definition declares none, so nothing can be listed. Write "
+        "`snapshot: {every: 7d}` in its `plan`; the first one is taken by itself."
+    )
 
 
 def check_failed(

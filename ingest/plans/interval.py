@@ -42,7 +42,7 @@ from ingest.plans.ranges import (
 from ingest.plans.reach import AUTO_WIDTH_US, Reach
 from ingest.plans.runs import Runs
 from ingest.plans.walk import Outcome, Walker, begun_again, walked
-from ingest.plans.window import asked, disorder, horizon, is_beyond, middle
+from ingest.plans.window import asked, disorder, horizon, is_beyond, middle, since
 from schemas.definitions.source import IntervalSpec
 from schemas.records import Mark, OpenInterval, PlanState, Walk
 
@@ -56,6 +56,7 @@ class IntervalPlan:
     """`retention_us`: how long the provider keeps facts; `slow_us`: a first page slower than this
     asks for smaller windows; `by_start`, `by_end`: whether the request says these ends; `runs`: the
     schedule's, if it has any: a poll then reaches to the end of a run. `walker`: if not one over pages.
+    `parents`: the plan by time that tells the parents of an interval, if it is not read below all.
     """
 
     name = "interval"
@@ -73,8 +74,9 @@ class IntervalPlan:
         by_end: bool = True,
         runs: Runs | None = None,
         walker: Walker | None = None,
+        parents: IntervalSpec | None = None,
     ) -> None:
-        self._spec = spec
+        self._spec, self._parents = spec, parents
         self._marker = Marker(partition_id, self.name, runs)
         self._retention_us = retention_us
         self._slow_us = slow_us
@@ -181,7 +183,12 @@ class IntervalPlan:
         return middle(range_of(interval), self._unit, self._reach.width_min)
 
     def _ask(self, state: PlanState, interval: OpenInterval, walk: Walk) -> Ask:
-        window = asked(range_of(interval), self._spec.bounds, self._unit)
+        listing = self._walker.wants_listing(walk)
+        stretch = range_of(interval)
+        window = asked(stretch, self._spec.bounds, self._unit)
+        bounds = self._bounds(window)
+        if listing and self._parents is not None:
+            bounds = {"start": since(stretch[0], self._parents)}
         return Ask(
             plan=self.name,
             state=with_walk(state, walk),
@@ -189,12 +196,12 @@ class IntervalPlan:
             pass_=self._walker.enter(walk).pass_,
             page=walk.page,
             reason=interval.reason,
-            values=self._bounds(window) | self._walker.values(walk),
+            values=bounds | self._marker.values_of(stretch) | self._walker.values(walk),
             link=self._walker.link(walk),
             window=window,
             token=self._walker.leaf(walk)[1].token,
-            run=self._marker.run_of(range_of(interval)),
-            listing=self._walker.wants_listing(walk),
+            run=self._marker.run_of(stretch),
+            listing=listing,
         )
 
     def _bounds(self, window: Range) -> dict[str, Value]:

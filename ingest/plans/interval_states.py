@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from ingest.plans.protocol import OPEN_MAX, Now, Stall, Step
+from ingest.plans.protocol import OPEN_MAX, Now, Stall, Step, Value
 from ingest.plans.ranges import (
     Range,
     advanced,
@@ -50,6 +50,10 @@ class Marker:
     def run_of(self, stretch: Range) -> str | None:
         """The run that a stretch belongs to, if the schedule has runs."""
         return None if self.runs is None else self.runs.of(stretch)
+
+    def values_of(self, stretch: Range) -> dict[str, Value]:
+        """The placeholders of that run."""
+        return {} if self.runs is None else self.runs.values(stretch)
 
     def mark(
         self,

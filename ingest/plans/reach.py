@@ -1,13 +1,15 @@
 """How far one poll of an interval plan reaches, and which stretch it opens next.
 
-Its end is fixed when the poll begins. It begins a `lookback` before the frontier, or at a hole that
-an earlier poll left; failed intervals are left out until all else is read.
+Its end is fixed when the poll begins. It begins a `lookback` before the frontier (more while the
+provider's clock is in doubt), or at a hole that an earlier poll left; failed intervals are left out
+until all else is read.
 """
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
+from ingest.clock import FAR_US
 from ingest.plans.interval_states import retried
 from ingest.plans.protocol import Now
 from ingest.plans.ranges import (
@@ -74,7 +76,8 @@ class Reach:
         reached = frontier(state)
         if self._runs is not None and self._end <= reached:
             lookback = 0  # no run is over since: what was read is read again with the next one
-        at = floor_to(min(run_end(before, known), reached - lookback), self._unit)
+        again = self._doubted(state, reached, now) - lookback
+        at = floor_to(min(run_end(before, known), again), self._unit)
         self._at = at if lowest is None else max(at, min(lowest, before))
         if self._retried >= {f.start for f in state.failed}:
             self._retried.clear()
@@ -139,6 +142,22 @@ class Reach:
         if self._spec.start_us is not None:
             return floor_to(self._spec.start_us, self._unit)
         return horizon(self._retention_us, now.server_max, self._unit)
+
+    def _doubted(self, state: PlanState, reached: int, now: Now) -> int:
+        """How far the provider has certainly been read, where its clock is or was ahead of ours.
+
+        If it is the wrong one, rows come into being before what counts as read: what may have been
+        stamped since the last poll is read again. Never so far back that every poll would look for
+        what the provider has purged.
+        """
+        back, ahead = reached, now.server - now.local
+        if ahead > FAR_US:
+            back = reached - ahead
+        if state.polled_at is not None and reached > now.local - (self._spec.settle_us or 0):
+            back = min(back, self._end, state.polled_at - (self._spec.settle_us or 0))
+        if self._retention_us is None:
+            return back
+        return max(back, min(reached, self._end - self._retention_us // 2))
 
     def _lookback(self) -> int:
         """Never so long that every poll would look for what the provider has purged."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ingest.plans.protocol import Value
 from ingest.plans.ranges import Range
 from schemas.definitions.cron import Occurrences
 
@@ -26,6 +27,18 @@ class Runs:
     def cut(self, at: int) -> int:
         """Where the run that `at` lies in ends."""
         return self.occurrences.after(at)
+
+    def values(self, stretch: Range) -> dict[str, Value]:
+        """What requests may say of the run that the stretch lies in; `date` is in its zone."""
+        name, end = self.of(stretch), self.cut(stretch[0])
+        if name is None:
+            return {}
+        return {
+            "run.id": name,
+            "run.start": self.occurrences.upto(stretch[0]),
+            "run.end": end,
+            "run.date": self.occurrences.date(end).isoformat(),
+        }
 
     def of(self, stretch: Range) -> str | None:
         """The run that the whole stretch lies in; None if it lies in several."""

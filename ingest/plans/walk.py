@@ -24,7 +24,7 @@ from ingest.plans.protocol import (
     Stall,
     Value,
 )
-from schemas.definitions.source import HOLD_STILL, End, PagesSpec, Turn
+from schemas.definitions.source import COUNTED, HOLD_STILL, End, PagesSpec, Turn
 from schemas.records import PassRange, Walk
 
 _BY_TOKEN = (Turn.TOKEN, Turn.LINK)
@@ -184,8 +184,9 @@ class Walker:
         if pages.end is End.NOTHING_NEW:
             before, memory.page_ids = memory.page_ids, frozenset(page.read_ids())
             return memory.page_ids <= before
-        if pages.end is End.TOTAL and page.total is not None and total >= page.total:
-            return True
+        if pages.end is End.TOTAL and pages.turn in COUNTED:
+            if page.total is not None and total >= page.total:
+                return True
         return page.records == 0
 
     def _short(self, page: Page, total: int) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ingest.plans.protocol import Stall
 from ingest.plans.ranges import Range, floor_to
-from schemas.definitions.source import Bounds, Order
+from schemas.definitions.source import Bounds, IntervalSpec, Order
 
 _START_EXCLUDED = (Bounds.OPEN, Bounds.OPEN_CLOSED, Bounds.UNKNOWN)
 
@@ -24,6 +24,14 @@ def asked(interval: Range, bounds: Bounds, unit: int) -> Range:
     if bounds is Bounds.UNKNOWN:
         end += unit
     return start, end
+
+
+def since(start: int, spec: IntervalSpec) -> int:
+    """Since when another stream has changed what is asked below it from `start` on. There is no end:
+    what changed again later is stamped later.
+    """
+    unit = max(spec.granularity_us, spec.format.unit_us)
+    return asked((floor_to(start, unit), start), spec.bounds, unit)[0]
 
 
 def middle(interval: Range, unit: int, width_min: int) -> int | None:

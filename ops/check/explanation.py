@@ -174,9 +174,12 @@ class _Explained:
         assert parent is not None
         if before is not None:
             return "When all parents of the page are done: what the listing shows next."
-        return " ".join(
-            [f"Which parents there are: the listing of {parent.stream}.", *self._first()]
-        )
+        which = f"Which parents there are: the listing of {parent.stream}."
+        if parent.changed is not None and self._plan.name != "snapshot":
+            which = (
+                f"Which parents have changed since: the changes of {parent.stream} (`on: changed`)."
+            )
+        return " ".join([which, *self._first()])
 
     def _first(self) -> Iterator[str]:
         if isinstance(self._spec, IntervalSpec):

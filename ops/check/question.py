@@ -83,7 +83,7 @@ def _notes(spec: PlanSpec, ask: Ask, stream: StreamSpec) -> list[str]:
     found = []
     if ask.listing and stream.parent is not None:
         found.append(f"The listing of {stream.parent.stream}; then once per record of it.")
-    if isinstance(spec, IntervalSpec) and spec.bounds is Bounds.UNKNOWN:
+    elif isinstance(spec, IntervalSpec) and spec.bounds is Bounds.UNKNOWN:
         found.append("One step wider at both ends: `bounds` is not declared.")
     if ask.run is not None:
         found.append(f"The run {ask.run}.")

@@ -95,16 +95,19 @@ def _decide(
     start: str | None = None,
     end: str | None = None,
 ) -> None:
-    from ops.control import RefusedDecision, check_about, send
+    from ops.control import RefusedDecision, check_about, check_listed, send
     from ops.facts.deployment import read_log
     from ops.status.expected import expected
     from schemas.definitions.load import load_folder
     from schemas.records import Control
 
     settings = context.load_settings(definitions)
-    declared = expected(load_folder(settings.definitions)).partition_ids
+    declared = expected(load_folder(settings.definitions))
     try:
-        meant = check_about(about, sorted({*declared, *read_log(settings).checkpoints}))
+        known = {*declared.partition_ids, *read_log(settings).checkpoints}
+        meant = check_about(about, sorted(known))
+        if action == "snapshot_now":
+            meant = check_listed(about, meant, declared.listings)
     except RefusedDecision as refused:
         raise problems.Stop(str(refused), problems.USAGE) from None
     decision = Control(

@@ -34,6 +34,8 @@ PER_PARTITION_ID: dict[str, str] = {
     "gapless_horizon_time_left_seconds": "Until something is lost, at the tightest horizon",
     "gapless_open_intervals": "Intervals being fetched",
     "gapless_failed_intervals": "Intervals that could not be fetched and nobody has accepted",
+    "gapless_overdue_runs": "Runs of the schedule that were not searched by their deadline",
+    "gapless_failed_runs": "Runs of the schedule of which an interval could not be fetched",
     "gapless_quarantined_records": "Records in quarantine",
     "gapless_retryable_records": "Records that wait to be tried again",
     "gapless_pending_marks": "Marks that wait for pages they name",
@@ -123,6 +125,10 @@ def _partition_id(families: _Families, one: PartitionStatus) -> None:
         "gapless_open_intervals": None if plans is None else sum(len(p.open) for p in plans),
         "gapless_failed_intervals": None if plans is None else sum(len(p.failed) for p in plans),
     }
+    if one.runs:
+        states = Counter(run.state for run in one.runs)
+        values["gapless_overdue_runs"] = states["overdue"]
+        values["gapless_failed_runs"] = states["failed"]
     if one.outcomes is not None:
         values |= {
             "gapless_quarantined_records": one.quarantined,

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from html import escape
 
-from ops.status.model import PartitionStatus, PlanStatus, Status, Trouble
+from ops.status.model import PartitionStatus, PlanStatus, RunStatus, Status, Trouble
 from ops.status.parts import micros
 from ops.status.words import duration, iso, moment, number
 
@@ -109,7 +109,8 @@ def _table(status: Status) -> Iterator[str]:
 
 def _row(one: PartitionStatus, now: int) -> str:
     plans = one.source.plans if one.source else ()
-    claimed = "<br>".join(_plan(plan, now) for plan in plans) or "none yet"
+    said = [*(_plan(plan, now) for plan in plans), *(_run(run, now) for run in one.runs[:-1])]
+    claimed = "<br>".join(said) or "none yet"
     applied = one.applied
     behind = ""
     if applied.records_behind:
@@ -149,6 +150,12 @@ def _plan(plan: PlanStatus, now: int) -> str:
     if plan.polled_at is not None:
         return f"cursor of {moment(plan.polled_at, now)}{opened}"
     return f"begun{opened}"
+
+
+def _run(run: RunStatus, now: int) -> str:
+    state = escape(run.state)
+    shown = f'<b class="bad">{state}</b>' if run.state in ("failed", "overdue") else state
+    return f'run to <span title="{escape(run.run_id)}">{moment(run.end_at, now)}</span> {shown}'
 
 
 def _share(one: PartitionStatus) -> str:

@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
+from ingest.decode import parsed
 from ingest.exchange import Access, Exchange, Got, WaitUntil
-from ingest.http import FetchRefused, parsed
+from ingest.http import FetchRefused
 from ingest.plans.opaque import keep
 from ingest.plans.protocol import Ask, Refusal, Stall
 from ingest.reading import Read, finder, next_of, page_of

@@ -6,7 +6,7 @@ from ops.facts.deployment import LogFacts
 from ops.facts.sink import Row, SinkFacts
 from ops.status.expected import Expected, ExpectedStream
 from ops.status.horizons import horizons
-from ops.status.model import AppliedStatus, PartitionStatus, PlanStatus, Status
+from ops.status.model import AppliedStatus, PartitionStatus, PlanStatus, RunStatus, Status
 from ops.status.parts import (
     by_owner,
     count,
@@ -20,6 +20,7 @@ from ops.status.parts import (
     us,
 )
 from ops.status.paused import paused
+from ops.status.runs import runs_of
 from ops.status.sink import pause_of, sink_troubles
 from ops.status.troubles import troubles
 from schemas.keys import split_partition_id
@@ -129,6 +130,8 @@ class _Builder:
             coverage=tuple(coverage_status(row) for row in self._rows["coverage"].get(name, [])),
             snapshots=tuple(snapshot_status(row) for row in self._rows["snapshots"].get(name, [])),
             next_snapshot_at=next_snapshot_at(plans, declared),
+            runs=() if left else self._runs(declared, plans),
+            stages=declared.runs.stages if declared and declared.runs else (),
             outcomes=self._outcomes(name),
             quarantined=count(exceptions, "quarantined") if self._sink else None,
             retryable=count(exceptions, "retryable") if self._sink else None,
@@ -143,6 +146,15 @@ class _Builder:
                 declared,
             ),
         )
+
+    def _runs(
+        self, declared: ExpectedStream | None, plans: tuple[PlanStatus, ...]
+    ) -> tuple[RunStatus, ...]:
+        """Without the log nobody can tell what was searched."""
+        if declared is None or declared.runs is None or self._log is None:
+            return ()
+        changes = next((plan for plan in plans if plan.plan != "snapshot"), None)
+        return runs_of(declared.runs, changes, self._now)
 
     def _plans(self, checkpoint: SourceCheckpoint | None) -> tuple[PlanStatus, ...]:
         plans = checkpoint.plans if checkpoint else {}

@@ -6,10 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from schemas import keys
+from schemas.definitions.cron import Occurrences
 from schemas.definitions.load import Definitions
 from schemas.definitions.problems import DefinitionError
 from schemas.definitions.source import CursorSpec, IntervalSpec, StreamSpec
 from schemas.definitions.tenants import current_tenants
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedRuns:
+    """A stream's schedule. Times in microseconds; `start_us` is where its past begins."""
+
+    source: str
+    stream: str
+    occurrences: Occurrences
+    settle_us: int
+    start_us: int | None = None
+    deadline_us: int | None = None
+    stages: tuple[str, ...] = ()
+
+    def named(self, occurrence: int) -> str:
+        return keys.run_id(keys.partition_id(self.source, self.stream), occurrence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +38,7 @@ class ExpectedStream:
     upstream_retention_s: float | None
     token_lifetime_s: float | None
     snapshot_every_s: float | None
+    runs: ExpectedRuns | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +58,14 @@ class Expected:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_ids", frozenset(self.partition_ids))
+
+    @property
+    def listings(self) -> dict[str, bool]:
+        """By `source/stream` as partition ids begin: whether it has a snapshot."""
+        return {
+            keys.partition_id(*names): stream.snapshot_every_s is not None
+            for names, stream in self.streams.items()
+        }
 
     def left(self, partition_id: str) -> bool:
         """Whether nobody polls this partition id any more: its tenant or stream was removed."""
@@ -96,4 +122,21 @@ def _stream(stream: StreamSpec) -> ExpectedStream:
         upstream_retention_s=stream.upstream_retention_s,
         token_lifetime_s=min(lifetimes, default=None),
         snapshot_every_s=snapshot.every_s if snapshot is not None else None,
+        runs=_runs(stream),
+    )
+
+
+def _runs(stream: StreamSpec) -> ExpectedRuns | None:
+    changes, schedule = stream.changes, stream.schedule
+    if schedule.occurrences is None:
+        return None
+    by_time = changes if isinstance(changes, IntervalSpec) else None
+    return ExpectedRuns(
+        source=stream.source,
+        stream=stream.name,
+        occurrences=schedule.occurrences,
+        settle_us=(by_time.settle_us or 0) if by_time else 0,
+        start_us=by_time.start_us if by_time else None,
+        deadline_us=None if schedule.deadline_s is None else int(schedule.deadline_s * 1e6),
+        stages=schedule.stages,
     )

@@ -102,6 +102,20 @@ class SnapshotStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class RunStatus:
+    """One occurrence of a schedule with its closed interval `[start_at, end_at)`.
+
+    `state`: expected, started, searched, failed, or overdue: not searched at `due_at`.
+    """
+
+    run_id: str
+    start_at: int
+    end_at: int
+    due_at: int | None
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
 class Horizons:
     """How long something can still be had. `topic_s` None: kept for ever."""
 
@@ -130,6 +144,7 @@ class Trouble:
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
     """One partition id. `lag_s`: how much later than its schedule its newest facts are rows.
+    `runs`: the last ones of a schedule with runs and the next; `stages`: of the observed pipeline.
 
     Where Postgres could not be asked `outcomes` is None, and coverage and snapshots are empty
     because they are unknown.
@@ -145,6 +160,8 @@ class PartitionStatus:
     coverage: tuple[CoverageStatus, ...] = ()
     snapshots: tuple[SnapshotStatus, ...] = ()
     next_snapshot_at: int | None = None
+    runs: tuple[RunStatus, ...] = ()
+    stages: tuple[str, ...] = ()
     outcomes: dict[str, int] | None = None
     quarantined: int | None = 0
     retryable: int | None = 0

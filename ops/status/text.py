@@ -54,6 +54,10 @@ def _block(one: PartitionStatus, now: int) -> Iterator[str]:
             yield _row("source checkpoint", _plan(plan, now))
     if one.source is None:
         yield _row("source checkpoint", "none yet")
+    for run in one.runs:
+        due = "" if run.due_at is None else f", due {moment(run.due_at, now)}"
+        span = f"{moment(run.start_at, now)} .. {moment(run.end_at, now)}"
+        yield _row("run", f"{span:<36} {run.state}{due if run.state != 'searched' else ''}")
     yield _row("applied offset", applied_text(one))
     for covered in one.coverage:
         holes = f"{covered.gaps} gaps" if covered.gaps else "no gap"

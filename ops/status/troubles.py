@@ -42,6 +42,7 @@ def troubles(
         if log is not None and not expected.left(one.partition_id):
             yield from _of_ingest(one, log, now_us)
         yield from _of_horizon(one, settings.warn_share)
+        yield from _of_runs(one)
     if log is not None:
         yield from _open_transactions(settings, log, now_us)
     if sink is not None:
@@ -103,6 +104,19 @@ def _of_horizon(one: PartitionStatus, warn_share: float) -> Iterator[Trouble]:
             else "a retention was exceeded: what is older is lost"
         )
         yield Trouble("horizon", one.partition_id, what, None, "let it catch up; see its lag")
+
+
+def _of_runs(one: PartitionStatus) -> Iterator[Trouble]:
+    for run in one.runs:
+        if run.state == "overdue":
+            yield Trouble(
+                "overdue run",
+                one.partition_id,
+                f"{run.run_id} was to be searched by its deadline, and is not",
+                run.due_at,
+                "ingest reading on: see what blocks it, or how far it is behind",
+                "the runbook overdue-run",
+            )
 
 
 def _open_transactions(settings: Settings, log: LogFacts, now_us: int) -> Iterator[Trouble]:

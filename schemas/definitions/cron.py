@@ -90,7 +90,7 @@ class Occurrences:
 
     def after(self, us: int) -> int:
         """The first occurrence behind `us`."""
-        day = self._day(us) - _DAY
+        day = self.date(us) - _DAY
         while True:
             found = [at for at in _moments(self.cron, self.zone, day) if at > us]
             if found:
@@ -101,7 +101,7 @@ class Occurrences:
 
     def upto(self, us: int) -> int:
         """The last occurrence that is not behind `us`."""
-        day = self._day(us) + _DAY
+        day = self.date(us) + _DAY
         while True:
             found = [at for at in _moments(self.cron, self.zone, day) if at <= us]
             if found:
@@ -118,7 +118,8 @@ class Occurrences:
         nights = [(b - a) * _DAY_MINUTES + minutes[0] - minutes[-1] for a, b in pairwise(days)]
         return _MINUTE_US * max([*(b - a for a, b in pairwise(minutes)), *nights])
 
-    def _day(self, us: int) -> date:
+    def date(self, us: int) -> date:
+        """The day of the calendar, in the zone."""
         return (EPOCH + us * ONE_US).astimezone(ZoneInfo(self.zone)).date()
 
 

@@ -213,7 +213,9 @@ def _changes_values() -> dict[str, Schema]:
 
 def _stream() -> Schema:
     parent = _map(
-        known_keys.PARENT, {"stream": _NAME, "when": _PREDICATE, "on": _words("all")}, ("stream",)
+        known_keys.PARENT,
+        {"stream": _NAME, "when": _PREDICATE, "on": _words("all", "changed")},
+        ("stream",),
     )
     return _map(known_keys.STREAM, {"parent": parent, **_request_values(), **_stream_values()})
 

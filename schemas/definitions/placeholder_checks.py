@@ -8,6 +8,7 @@ from schemas.definitions.read_values import SENT_KEYS, templates_below
 from schemas.definitions.reader import Reader
 from schemas.definitions.source import SourceSpec
 from schemas.definitions.tree import MapNode
+from schemas.records import BY_TIME
 
 _OF_PLAN: Final = {
     "start": "interval", "end": "interval", "cursor": "cursor",
@@ -33,6 +34,13 @@ def _check(reader: Reader, node: MapNode, plans: set[str], what: str) -> None:
                     text,
                     f"{{{name}}} never has a value in {what}",
                     f"It is filled by the plan `{_OF_PLAN[name]}`.",
+                )
+        for name in sorted(one for one in template.names if one.startswith("run.")):
+            if not plans & set(BY_TIME):
+                reader.note(
+                    text,
+                    f"{{{name}}} never has a value in {what}",
+                    "It is filled by a plan `interval` or `keyset` whose schedule has `cron:`.",
                 )
 
 

@@ -11,12 +11,13 @@ from schemas.definitions.problems import NotationError
 from schemas.definitions.read_lengths import duration_s
 from schemas.definitions.read_predicate import read_predicate
 from schemas.definitions.reader import Reader
-from schemas.definitions.source import End, PagesSpec, Turn
+from schemas.definitions.source import COUNTED, End, PagesSpec, Turn
 from schemas.definitions.tree import ListNode, MapNode, Node, ScalarNode
 
 _TURNS: Final = {
     "token": Turn.TOKEN, "page": Turn.PAGE, "offset": Turn.OFFSET, "last.id": Turn.LAST_ID
 }  # fmt: skip
+_PLACES: Final = {Turn.LAST_ID: "last.id", Turn.CURSOR: "cursor"}
 _LINK_HEADER: Final = Path(Root.HEADER, ("link",), "header.link")
 
 
@@ -169,6 +170,15 @@ def _check_end(
         )
     if end is End.TOTAL and total is None and not fields.has("total"):
         note(at, "the pages end at a total that is never read", "Add `total: body.PATH`.")
+    if end is End.TOTAL and turn not in (*COUNTED, Turn.KEYSET):
+        note(
+            at,
+            f"behind {{{_PLACES[turn]}}} a total may count what is left, or a record twice: the pages"
+            " would end too early",
+            "Write `end: empty`; or `end: nothing_new` if the answer repeats the last record."
+            if turn is Turn.LAST_ID
+            else "Write `end: empty`.",
+        )
     if end is End.NOTHING_NEW and turn not in (Turn.LAST_ID, Turn.KEYSET):
         note(at, "`nothing_new` is for listings asked with {last.id}", "Write `end: empty`.")
 

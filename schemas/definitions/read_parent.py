@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from schemas.definitions import known_keys
+from schemas.definitions.durations import format_duration
 from schemas.definitions.fields import Fields
 from schemas.definitions.fingerprint import fingerprint
 from schemas.definitions.paths import parse_record_path
@@ -20,8 +21,7 @@ from schemas.definitions.source import (
     SnapshotSpec,
     StreamSpec,
 )
-from schemas.definitions.templates import names_in
-from schemas.definitions.tree import Entry, MapNode, Node
+from schemas.definitions.tree import Entry, MapNode
 
 _PREFIX = "parent."
 
@@ -64,10 +64,11 @@ def _bound(
     fields = Fields(reader, reader.map(entry.value, "parent"), "parent", known_keys.PARENT)
     name = fields.need("stream", reader.name, "")
     when = fields.get("when", lambda node: read_predicate(reader, node, parse_record_path), None)
-    fields.get("on", lambda node: _on(reader, node), "all")
+    on = fields.get("on", reader.choice("all", "changed"), "all")
     if not name:
         raise Refused
     listing = _listing(reader, fields, name, streams, listed)
+    changed = _changed(fields, spec, streams[name]) if on == "changed" else None
     _check_plans(reader, spec, entry)
     sent = _sent(spec)
     if not sent:
@@ -75,7 +76,7 @@ def _bound(
             entry, "nothing of the parent is sent: all would be asked the same",
             "Send one of its fields, such as `get: /projects/{parent.id}/issues`.",
         )  # fmt: skip
-    return _with(spec, ParentSpec(name, listing, when, sent))
+    return _with(spec, ParentSpec(name, listing, when, sent, changed))
 
 
 def _listing(
@@ -108,15 +109,45 @@ def _listing(
     return parent.snapshot
 
 
-def _on(reader: Reader, node: Node) -> str:
-    on = reader.choice("all", "changed")(node)
-    if on == "changed":
+def _changed(fields: Fields, spec: StreamSpec, parent: StreamSpec) -> IntervalSpec:
+    """How the parents are asked for that changed: as their own stream asks for its changes."""
+    reader, at = fields.reader, fields.entry("on")
+    changes, own = parent.changes, spec.changes
+    if not isinstance(own, IntervalSpec):
         raise reader.refuse(
-            node,
-            "`on: changed` is part of the language but not of this version",
-            "Write `on: all`, or take it out: all parents are asked for.",
+            at,
+            f"{spec.name} has no changes, and its snapshot lists what is below all parents",
+            "Write `on: all`, or add `interval:` to its plan.",
         )
-    return on
+    if not isinstance(changes, IntervalSpec) or isinstance(changes, KeysetSpec):
+        raise reader.refuse(
+            at,
+            f"{parent.name} has no `interval` plan, which would tell the parents that changed",
+            "Write `on: all`.",
+        )
+    if "start" not in changes.request.names:
+        raise reader.refuse(
+            at,
+            f"the changes of {parent.name} are asked for without {{start}}: all would be listed",
+            "Write `on: all`.",
+        )
+    if changes.result_cap is not None:
+        raise reader.refuse(
+            at,
+            f"{parent.name} has a `result_cap`, and parents behind it would be passed over",
+            "Write `on: all`.",
+        )
+    for key, theirs, ours in (
+        ("settle", changes.settle_us, own.settle_us),
+        ("lookback", changes.lookback_us, own.lookback_us),
+    ):
+        if (theirs or 0) > (ours or 0):
+            reader.note(
+                at,
+                f"the `{key}` of {parent.name} is longer: parents that show late would be missed",
+                f"Write `{key}: {format_duration(theirs or 0)}` in the plan of {spec.name}, too.",
+            )
+    return changes
 
 
 def _check_plans(reader: Reader, spec: StreamSpec, entry: Entry) -> None:
@@ -130,12 +161,7 @@ def _check_plans(reader: Reader, spec: StreamSpec, entry: Entry) -> None:
 
 def _sent(spec: StreamSpec) -> tuple[str, ...]:
     """The fields of a parent that the requests of a stream send."""
-    names: set[str] = set()
-    for plan in spec.plans:
-        request = plan.request
-        names |= request.path.names
-        for held in (request.params, request.headers, request.body or {}):
-            names |= names_in(held)
+    names = {name for plan in spec.plans for name in plan.request.names}
     return tuple(sorted(one.removeprefix(_PREFIX) for one in names if one.startswith(_PREFIX)))
 
 
@@ -144,7 +170,7 @@ def _with(spec: StreamSpec, parent: ParentSpec) -> StreamSpec:
     shifting = pages is not None and not pages.stable
     changes, snapshot = spec.changes, spec.snapshot
     if isinstance(changes, IntervalSpec):
-        asked = _hash(changes, parent.listing, parent.when)
+        asked = _hash(changes, parent.asked(changes.plan), parent.when)
         changes = dataclasses.replace(changes, definition_hash=asked)
     if snapshot is not None:
         asked = _hash(snapshot, parent.listing, parent.when)

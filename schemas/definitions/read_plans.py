@@ -41,7 +41,7 @@ from schemas.definitions.times import (
     parse_time,
     parse_zone,
 )
-from schemas.definitions.tree import MapNode, Node
+from schemas.definitions.tree import MapNode, Node, ScalarNode
 
 _SETTLE_US: Final = 60_000_000
 _LOOKBACK_US: Final = 600_000_000
@@ -55,13 +55,21 @@ def read_interval(reader: Reader, layers: Sequence[MapNode], what: str) -> Inter
     fields = Fields(reader, layers[0], what, known_keys.INTERVAL)
     order = Order(fields.get("order", reader.choice(*Order), Order.NONE))
     spec = _by_time(fields, layers, IntervalSpec, "interval", order)
-    if "start" not in names_sent(merge_requests(layers)) and order is not Order.DESC:
+    unfiltered = "start" not in names_sent(merge_requests(layers))
+    if unfiltered and order is not Order.DESC and not _below_changed(layers):
         reader.warn(
             fields.node,
             "{start} is never sent: every poll reads everything again",
             "Send it if the server filters by time.",
         )
     return spec
+
+
+def _below_changed(layers: Sequence[MapNode]) -> bool:
+    """Whether only parents that changed are asked: then a poll is small without a filter, too."""
+    parent = layers[1].get("parent")
+    on = parent.get("on") if isinstance(parent, MapNode) else None
+    return isinstance(on, ScalarNode) and on.value == "changed"
 
 
 def read_keyset(reader: Reader, layers: Sequence[MapNode], what: str) -> KeysetSpec:

@@ -34,18 +34,26 @@ def read_schedule(reader: Reader, node: Node) -> ScheduleSpec:
     )
 
 
-def check_runs(reader: Reader, spec: StreamSpec, schedule: Entry | None) -> None:
-    """A run has an interval: the plan must read by time, and its steps must meet the minutes."""
+def check_runs(reader: Reader, spec: StreamSpec, schedule: Entry | None, stream: Entry) -> None:
+    """A run is one of the changes; where they are read by time, their steps must meet the minutes."""
     if schedule is None or spec.schedule.occurrences is None:
+        named = sorted(
+            name for plan in spec.plans for name in plan.request.names if name[:4] == "run."
+        )
+        if named:
+            reader.note(
+                stream if schedule is None else schedule,
+                f"{{{named[0]}}} has no value: only the occurrences of `cron` are runs",
+                "Write `schedule: {cron: '30 5 * * *', zone: Europe/Berlin}`.",
+            )
         return
-    if not isinstance(spec.changes, IntervalSpec):
+    if spec.changes is None and spec.program is None:
         reader.note(
             schedule,
-            f"an occurrence is a run with an interval of its own, and {spec.name} does not read"
-            " intervals",
-            "Write `every:`, or plan `interval:` or `keyset:`.",
+            f"an occurrence is a run of the changes, and {spec.name} has only a snapshot",
+            "Take `schedule` out; a snapshot says `every:` itself.",
         )
-    elif _MINUTE_US % spec.changes.granularity_us:
+    elif isinstance(spec.changes, IntervalSpec) and _MINUTE_US % spec.changes.granularity_us:
         reader.note(
             schedule,
             "occurrences lie at whole minutes, which the `granularity` of the plan does not meet",

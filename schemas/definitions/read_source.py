@@ -89,7 +89,7 @@ def _mode(reader: Reader, node: Node) -> str:
         raise reader.refuse(
             node,
             "`mode: shadow` is part of the language but not of this version",
-            "Write `mode: live`.",
+            "Write `mode: live`; to page nobody, leave its partition ids out in the alerts' routes.",
         )
     return mode
 
@@ -129,7 +129,7 @@ def _stream(reader: Reader, root: MapNode, source: str, entry: Entry, folder: Pa
         program=read_program(reader, plans, [own, root], name, folder),
     )
     _check_stream(reader, spec, plans, entry)
-    check_runs(reader, spec, nearest(layers, "schedule"))
+    check_runs(reader, spec, nearest(layers, "schedule"), entry)
     check_placeholders(reader, own, plans, what)
     return _with_kept_snapshots(reader, spec, plans, layers)
 

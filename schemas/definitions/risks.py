@@ -11,6 +11,7 @@ from schemas.definitions.source import (
     CursorSpec,
     IntervalSpec,
     KeysetSpec,
+    OAuth2Auth,
     Order,
     PlanSpec,
     SourceSpec,
@@ -20,7 +21,8 @@ from schemas.definitions.source import (
 
 def risks_of_source(source: SourceSpec) -> tuple[str, ...]:
     """One sentence for every risk, with the place first."""
-    return tuple(risk for stream in source.streams.values() for risk in _of_stream(stream))
+    of_streams = (risk for stream in source.streams.values() for risk in _of_stream(stream))
+    return (*_of_auth(source), *of_streams)
 
 
 def risks_of_mapping(spec: MappingSpec) -> tuple[str, ...]:
@@ -58,6 +60,15 @@ def assumptions_of_stream(stream: StreamSpec) -> tuple[str, ...]:
     return tuple(out)
 
 
+def _of_auth(source: SourceSpec) -> Iterator[str]:
+    auth = source.auth
+    if isinstance(auth, OAuth2Auth) and auth.store is not None:
+        yield (
+            f"{source.name}: refresh_token; workers that do not share {auth.store.text} spend each"
+            " other's token, and the provider may revoke all of them"
+        )
+
+
 def _of_stream(stream: StreamSpec) -> Iterator[str]:
     place = f"{stream.source}/{stream.name}"
     changes = stream.changes
@@ -72,6 +83,8 @@ def _of_stream(stream: StreamSpec) -> Iterator[str]:
         yield from _of_program(place, stream.program)
     if stream.parent is not None and stream.snapshot is None and changes is not None:
         yield f"{place}: no snapshot; what is below a parent before it is listed is not read"
+    if stream.parent is not None and stream.parent.changed is not None:
+        yield f"{place}: on: changed; what changes below a parent that does not is found by a snapshot"
     if stream.deletes == "not_shown" and stream.snapshot is None:
         yield f"{place}: deletes are never noticed"
     for plan in stream.plans:

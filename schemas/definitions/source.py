@@ -15,7 +15,7 @@ from schemas.definitions.cron import Occurrences
 from schemas.definitions.paths import Path
 from schemas.definitions.predicates import Predicate, Scalar
 from schemas.definitions.secrets import Reference
-from schemas.definitions.templates import Template, Value
+from schemas.definitions.templates import Template, Value, names_in
 from schemas.definitions.times import TimeFormat
 
 if TYPE_CHECKING:
@@ -88,13 +88,14 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class TenantsSpec:
-    """Whose data is read: a fixed list, or a file or a command's output, read again while running."""
+    """Whose data is read: a list, a file or a command's output, read again while running."""
 
-    listed: tuple[Tenant, ...] = ()
-    file: FilePath | None = None
+    listed: tuple[Tenant, ...] = ()  # as they were when the definition was loaded
+    file: FilePath | None = None  # for a list: the definition's own
+    within: tuple[str, ...] = ("list",)  # where the list may stand in it
     command: tuple[str, ...] = ()
     folder: FilePath = field(default_factory=FilePath)  # where the command runs
-    every_s: float = 10.0  # how often file or command are read again
+    every_s: float = 10.0  # how often they are read again
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,11 @@ class Turn(StrEnum):
 HOLD_STILL = (Turn.CURSOR, Turn.KEYSET)
 """Pages that are asked for behind a value of the records themselves: nothing shifts across them."""
 
+COUNTED = (Turn.TOKEN, Turn.LINK, Turn.PAGE, Turn.OFFSET)
+"""Pages of one listing. Behind a last id or a cursor a total may count what is left, and each page
+may repeat the record before it: counting up to the total would end too early.
+"""
+
 
 class End(StrEnum):
     """What ends the pages (beside a predicate over the answer)."""
@@ -192,6 +198,12 @@ class RequestSpec:
     read_as: str = "json"  # or ndjson
     pages: PagesSpec | None = None  # None: one answer is all
     errors: tuple[ErrorRule, ...] = ()  # nearest first; then DEFAULT_ERRORS of `rules`
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The placeholders that it holds anywhere."""
+        held = (self.params, self.headers, self.body or {})
+        return self.path.names.union(*map(names_in, held))
 
 
 class Bounds(StrEnum):
@@ -285,12 +297,19 @@ class SnapshotSpec:
 
 @dataclass(frozen=True, slots=True)
 class ParentSpec:
-    """A stream is asked for once per record of another one: of all that its listing shows."""
+    """A stream is asked for once per record of another one: of all that its listing shows, or with
+    `changed` of those that have changed since the start of what is asked for.
+    """
 
     stream: str
     listing: SnapshotSpec
     when: Predicate | None  # only parents for which this holds; root RECORD
     fields: tuple[str, ...]  # of the parent's record, that requests send as {parent.x}
+    changed: IntervalSpec | None = None  # how the parents' own changes are asked for
+
+    def asked(self, plan: str) -> SnapshotSpec | IntervalSpec:
+        """How a plan of the children finds its parents: a snapshot always lists all of them."""
+        return self.listing if self.changed is None or plan == "snapshot" else self.changed
 
 
 PlanSpec = IntervalSpec | CursorSpec | SnapshotSpec
@@ -354,7 +373,7 @@ class StreamSpec:
         """
         found = self.plan(name)
         if listing:
-            found = None if self.parent is None else self.parent.listing
+            found = None if self.parent is None else self.parent.asked(name)
         if found is None:
             raise KeyError(name)
         return found

@@ -20,12 +20,11 @@ from schemas.definitions.secrets import Reference
 
 PLACEHOLDERS: Final = (
     "start", "end", "after.time", "after.id", "until", "cursor", "token", "page", "offset", "last.id",
-    "size",
+    "size", "run.id", "run.start", "run.end", "run.date",
 )  # fmt: skip
 """Beside these there are `tenant.` and `parent.` with any field."""
 
 _OPEN: Final = ("tenant.", "parent.")
-_UNSUPPORTED: Final = ("run.",)
 _PART = re.compile(
     r"\{\{|\}\}|\{([a-z_]+(?:\.[A-Za-z0-9_]+)?)(?::([a-z]*))?\}|[{}]|[^{}]+", re.DOTALL
 )
@@ -210,11 +209,6 @@ def _value_of(placeholder: Placeholder, values: Mapping[str, object], alone: boo
 def _known(name: str) -> str:
     if name in PLACEHOLDERS or name.startswith(_OPEN):
         return name
-    if name.startswith(_UNSUPPORTED):
-        raise NotationError(
-            f"`{{{name}}}` is part of the language but not of this version",
-            "Only `plan:`, `pages:`, `tenants:` and `parent:` have values to fill in.",
-        )
     near = closest(name, PLACEHOLDERS)
     raise NotationError(
         f"there is no placeholder {{{name}}}",

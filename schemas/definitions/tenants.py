@@ -1,11 +1,13 @@
-"""Tenants: a fixed list, or a file or a command's output, both read again while running.
+"""Tenants: a list in the definition, a file, or a command's output, all read again while running.
 
 Ids are checked in all of them. A command is not run to validate a definition, only to use it.
 """
 
 import re
 import subprocess
+import time
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +23,9 @@ from schemas.definitions.tree import ListNode, MapNode, Node, ScalarNode, read_t
 _ID = re.compile(r"[^\s\x00-\x1f\x7f](?:[^\x00-\x1f\x7f]{0,198}[^\s\x00-\x1f\x7f])?")
 COMMAND_TIMEOUT_S: Final = 30.0
 _OUTPUT_BYTES_MAX: Final = 32 * 1024 * 1024
-_EVERY_S: Final = {"file": 10.0, "command": 60.0}
+_EVERY_S: Final = {"list": 10.0, "file": 10.0, "command": 60.0}
+_SURE_S: Final = 2.0
+"""A file that was written since may be written again without a sign: its time has a grain."""
 
 
 def read_tenants(reader: Reader, node: Node, folder: Path) -> TenantsSpec:
@@ -30,16 +34,16 @@ def read_tenants(reader: Reader, node: Node, folder: Path) -> TenantsSpec:
     kind = fields.one_of("list", "file", "command")
     if kind is None:
         raise Refused
-    if kind == "list":
-        if fields.has("every"):
-            reader.note(
-                fields.entry("every"),
-                "a list in the definition is read when the process starts",
-                "Remove `every:`, or move the list to a file: `file: tenants.yaml`.",
-            )
-        return TenantsSpec(listed=_tenants(reader, fields.entry("list").value))
     every_s = fields.get("every", reader.parsed(positive_s), _EVERY_S[kind])
     entry = fields.entry(kind)
+    if kind == "list":
+        own = folder / reader.file
+        return TenantsSpec(
+            listed=_tenants(reader, entry.value),
+            file=own if own.is_file() else None,
+            within=("tenants", "list"),
+            every_s=every_s,
+        )
     if kind == "command":
         command = reader.list_of(reader.text)(entry.value)
         if not command:
@@ -62,8 +66,8 @@ def read_tenants(reader: Reader, node: Node, folder: Path) -> TenantsSpec:
 def current_tenants(spec: SourceSpec) -> tuple[Tenant | None, ...]:
     """Whose data is to be read now; one None for a source without tenants.
 
-    Reads the file or runs the command (blocking) again, if there is one. Raises DefinitionError or
-    OSError: keep the tenants that were known before.
+    Reads the file (or the definition's own, for its list) or runs the command again, which blocks.
+    Raises DefinitionError or OSError: keep the tenants that were known before.
     """
     if spec.tenants is None:
         return (None,)
@@ -71,15 +75,29 @@ def current_tenants(spec: SourceSpec) -> tuple[Tenant | None, ...]:
         return tenants_of_command(spec.tenants.command, spec.tenants.folder)
     if spec.tenants.file is None:
         return spec.tenants.listed
-    return tenants_in_file(spec.tenants.file, spec.tenants.file.name)
+    path, within = spec.tenants.file, spec.tenants.within
+    found = path.stat()
+    if time.time() - found.st_mtime < _SURE_S:
+        return tenants_in_file(path, path.name, within)
+    return _as_it_was(path, within, (found.st_ino, found.st_mtime_ns, found.st_size))
 
 
-def tenants_in_file(path: Path, shown: str) -> tuple[Tenant, ...]:
-    """The tenants of a file: a list of maps with `id`, or a map with such a `list`.
+@lru_cache(maxsize=64)
+def _as_it_was(
+    path: Path, within: tuple[str, ...], state: tuple[int, int, int]
+) -> tuple[Tenant, ...]:
+    """A long list takes seconds to read: only once for every state of its file."""
+    return tenants_in_file(path, path.name, within)
+
+
+def tenants_in_file(
+    path: Path, shown: str, within: tuple[str, ...] = ("list",)
+) -> tuple[Tenant, ...]:
+    """The tenants of a file: a list of maps with `id`, or such a list `within` a map.
 
     `shown` names the file in messages. Raises DefinitionError, OSError.
     """
-    return _parsed(path.read_bytes(), shown)
+    return _parsed(path.read_bytes(), shown, within)
 
 
 def tenants_of_command(command: tuple[str, ...], folder: Path) -> tuple[Tenant, ...]:
@@ -113,7 +131,9 @@ def _unread(shown: str, message: str) -> DefinitionError:
     return DefinitionError([Problem(shown, 1, 1, message, "", "")])
 
 
-def _parsed(content: bytes, shown: str, *, quoted: bool = True) -> tuple[Tenant, ...]:
+def _parsed(
+    content: bytes, shown: str, within: tuple[str, ...] = ("list",), *, quoted: bool = True
+) -> tuple[Tenant, ...]:
     """`quoted`: messages may repeat lines; what a command prints may hold secrets."""
     try:
         text = content.decode("utf-8-sig")
@@ -124,8 +144,9 @@ def _parsed(content: bytes, shown: str, *, quoted: bool = True) -> tuple[Tenant,
     for fault in tree.faults:
         reader.note(fault, fault.message, fault.advice)
     tenants: tuple[Tenant, ...] = ()
-    root = tree.root
-    listed = root.get("list") if isinstance(root, MapNode) else root
+    listed = tree.root
+    for key in within:
+        listed = listed.get(key) if isinstance(listed, MapNode) else listed
     if listed is not None:
         tenants = reader.attempt(lambda: _tenants(reader, listed), ())
     elif not reader.failed:

@@ -18,19 +18,23 @@ PER_PAGE = 2
 @dataclass
 class Family:
     """Parents by number, each with facts. `by_id`: the listing is paged by the last id, else by
-    number, where it shifts.
+    number, where it shifts. `by_time`: changes are read below parents that changed, and each fact
+    changes its parent.
     """
 
     source: Source
     by_id: bool = True
+    by_time: bool = False
     parents: list[int] = field(default_factory=list)
     of: dict[int, int] = field(default_factory=dict)
     lists: int = 0
+    touched: dict[int, int] = field(default_factory=dict)
 
     def add(self, parent: int, stamp: int, delay: int = 0) -> Fact:
         """A fact below a parent that is there."""
         fact = self.source.add(stamp, delay)
         self.of[fact.number] = parent
+        self.touched[parent] = max(stamp, self.touched.get(parent, 0))
         return fact
 
     @property
@@ -61,7 +65,10 @@ class Family:
 
     def _list(self, ask: Ask) -> Page:
         self.lists += 1
-        shown = sorted(self.parents)
+        shown, since = sorted(self.parents), ask.values.get("start")
+        if self.by_time and ask.plan == "interval":
+            assert isinstance(since, int) and "end" not in ask.values
+            shown = [p for p in shown if self.touched.get(p, 0) >= since]
         if self.by_id:
             last = ask.values.get("last.id")
             rows = [p for p in shown if last is None or p > int(str(last))][:PER_PAGE]
@@ -89,7 +96,8 @@ def interval_driver(family: Family, **spec: object) -> Driver:
 
     def make(nonce: Nonce) -> Plan:
         walker = ParentsWalker(pages, family.listing, nonce)
-        return IntervalPlan(declared, "s/t", nonce, walker=walker)
+        parents = declared if family.by_time else None
+        return IntervalPlan(declared, "s/t", nonce, walker=walker, parents=parents)
 
     return Driver(make, family.source, family.answer)
 

@@ -19,10 +19,16 @@ from tests.property.plan_source import EPOCH, Fact, S, Source
 class Families(RuleBasedStateMachine):
     """No fact below a parent that stays is passed over by changes or by a listing."""
 
-    @initialize(by_id=st.booleans(), cap=st.sampled_from([None, 4]), first=st.integers(0, 7))
-    def start(self, by_id: bool, cap: int | None, first: int) -> None:
+    @initialize(
+        by_id=st.booleans(),
+        by_time=st.booleans(),
+        cap=st.sampled_from([None, 4]),
+        first=st.integers(0, 7),
+    )
+    def start(self, by_id: bool, by_time: bool, cap: int | None, first: int) -> None:
         self.source = Source(pages=None, cap=cap)
-        self.family = Family(self.source, by_id=by_id, parents=[100 + 10 * n for n in range(first)])
+        parents = [100 + 10 * n for n in range(first)]
+        self.family = Family(self.source, by_id=by_id, by_time=by_time, parents=parents)
         self.changes = interval_driver(self.family)
         self.listing = snapshot_driver(self.family)
         self.gone: set[int] = set()

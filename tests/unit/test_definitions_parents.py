@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from schemas.definitions import Definitions
+from schemas.definitions.risks import risks_of_source
 from schemas.definitions.source import SnapshotSpec
 from tests.unit.definition_files import changed, load, messages
 
@@ -79,7 +80,8 @@ def test_other_parents_begin_a_new_pass(tmp_path: Path, old: str, new: str) -> N
             "    plan: {cursor: {next: body.c}}",
             "has no snapshot",
         ),
-        ("when: {archived: {not: true}}", "on: changed", "`on: changed` is part of the language"),
+        ("when: {archived: {not: true}}", "on: changed", "projects has no `interval` plan"),
+        ("when: {archived: {not: true}}", "on: some", '"some" is none of all, changed'),
         ("    parent: {stream: projects, when: {archived: {not: true}}}\n", "", "has no parent"),
         (
             "interval: {time: updated, start: 2024-01-01}",
@@ -90,6 +92,62 @@ def test_other_parents_begin_a_new_pass(tmp_path: Path, old: str, new: str) -> N
 )
 def test_a_mistake_in_a_parent(tmp_path: Path, old: str, new: str, message: str) -> None:
     found = messages(load(tmp_path, changed(ISSUES, (old, new)), None))
+    assert any(message in one for one in found), found
+
+
+CHANGED = changed(
+    ISSUES,
+    ("when: {archived: {not: true}}", "on: changed"),
+    (
+        "    plan: {snapshot: {every: 1d}}",
+        """\
+    plan:
+      interval: {time: touched, start: 2020-01-01, get: /touched, params: {after: "{start}"}}
+      snapshot: {every: 1d}""",
+    ),
+)
+
+
+def test_changes_below_the_parents_that_changed(tmp_path: Path) -> None:
+    found = load(tmp_path, CHANGED, None)
+    source = found.check().sources["shop"]
+    issues, projects = source.streams["issues"], source.streams["projects"]
+    assert issues.asked("interval", listing=True) is projects.changes
+    assert issues.asked("snapshot", listing=True) is projects.snapshot
+    [risk] = [one for one in risks_of_source(source) if "on: changed" in one]
+    assert risk.startswith("shop/issues: on: changed; what changes below a parent that does not")
+    before = issues_of(load(tmp_path, changed(CHANGED, ("on: changed", "on: all")), None))
+    assert before.changes.definition_hash != issues_of(found).changes.definition_hash
+    assert before.snapshot.definition_hash == issues_of(found).snapshot.definition_hash
+
+
+def test_only_parents_that_changed_make_a_poll_without_a_filter_small(tmp_path: Path) -> None:
+    unfiltered = changed(CHANGED, ('since: "{start}", ', ""))
+    assert not any(
+        "{start} is never sent" in one for one in messages(load(tmp_path, unfiltered, None))
+    )
+    all_ = changed(unfiltered, ("on: changed", "on: all"))
+    assert any("{start} is never sent" in one for one in messages(load(tmp_path, all_, None)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('{after: "{start}"}', "{all: 1}", "are asked for without {start}"),
+        ("{time: touched, ", "{time: touched, result_cap: 1000, ", "has a `result_cap`"),
+        ("{time: touched, ", "{time: touched, settle: 5m, ", "the `settle` of projects is longer"),
+        (
+            "{time: touched, ",
+            "{time: touched, lookback: 1d, ",
+            "the `lookback` of projects is longer",
+        ),
+        ("      interval: {time: updated, start: 2024-01-01}\n", "", "issues has no changes"),
+    ],
+)
+def test_a_mistake_in_parents_that_changed(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    found = messages(load(tmp_path, changed(CHANGED, (old, new)), None))
     assert any(message in one for one in found), found
 
 

@@ -77,6 +77,20 @@ def test_what_is_asked_makes_the_fingerprint_of_a_keyset(tmp_path: Path) -> None
     assert hash_of(changed(KEYSET, ("time: updated", "time: updated\n        settle: 2m"))) == first
 
 
+@pytest.mark.parametrize("plan", ["snapshot", "cursor"])
+def test_a_total_does_not_end_pages_behind_a_last_id(tmp_path: Path, plan: str) -> None:
+    """Behind it, many count what is left: 3 and 3 of "4" would be the end of a listing of ten."""
+    asked = {
+        "snapshot": '{every: 1d, params: {after: "{last.id}"}}',
+        "cursor": '{next: body.c, params: {after: "{cursor}"}}',
+    }[plan]
+    text = KEYSET[: KEYSET.index("      keyset:")] + f"      {plan}: {asked}\n"
+    text = changed(text, ("{size: 100}", "{size: 100, end: total, total: body.count}"))
+    found = messages(load(tmp_path, text, None))
+    assert any("a total may count what is left" in one for one in found), found
+    assert not load(tmp_path, changed(text, ("end: total, ", "end: empty, ")), None).errors
+
+
 def test_a_run_needs_intervals(tmp_path: Path) -> None:
     nightly = "schedule: {cron: '30 5 * * *', zone: Europe/Berlin, deadline: 45m, stages: [a, b]}"
     found = load(tmp_path, changed(SHOP, ("schedule: {every: 5m}", nightly)), None).check()
@@ -84,14 +98,35 @@ def test_a_run_needs_intervals(tmp_path: Path) -> None:
     assert schedule.occurrences is not None
     assert schedule.occurrences.longest_us == 86_400_000_000
     assert (schedule.deadline_s, schedule.stages) == (2700.0, ("a", "b"))
-    cursor = changed(
+    listed = changed(
         SHOP,
         ("schedule: {every: 5m}", nightly),
         ("      interval:\n        time: updated_at\n        start: 2024-01-01\n", ""),
         ('      changed_from: "{start}"\n      changed_to: "{end}"\n', ""),
     )
-    told = messages(load(tmp_path, cursor, None))
-    assert any("does not read intervals" in one for one in told), told
+    told = messages(load(tmp_path, listed, None))
+    assert any("orders has only a snapshot" in one for one in told), told
+    feed = changed(
+        SHOP,
+        ("schedule: {every: 5m}", nightly),
+        (
+            "      interval:\n        time: updated_at\n        start: 2024-01-01\n",
+            "      cursor: {next: body.next_page_token}\n",
+        ),
+        ('      changed_from: "{start}"\n      changed_to: "{end}"\n', ""),
+        ('"{token}"', '"{cursor}"'),
+        ("      next: body.next_page_token\n", "      end: empty\n"),
+        ("every: 7d", 'every: 7d\n        params: {page_token: null, id: "{last.id}"}'),
+    )
+    assert load(tmp_path, feed, None).check().sources["shop"].streams["orders"].schedule.deadline_s
+    named = changed(SHOP, ('"{end}"', '"{run.end}"'))
+    told = messages(load(tmp_path, named, None))
+    assert any("{run.end} has no value: only the occurrences of `cron`" in one for one in told), (
+        told
+    )
+    listed = changed(SHOP, ("every: 7d", 'every: 7d\n        params: {day: "{run.date}"}'))
+    told = messages(load(tmp_path, listed, None))
+    assert any("{run.date} never has a value in the plan snapshot" in one for one in told), told
     coarse = changed(
         SHOP,
         ("schedule: {every: 5m}", nightly),

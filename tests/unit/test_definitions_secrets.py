@@ -2,15 +2,17 @@
 
 import base64
 import json
+import os
 import sys
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.definitions import DefinitionError
+from schemas.definitions import DefinitionError, tenants
 from schemas.definitions.scrubber import Scrubber
 from schemas.definitions.secrets import Reference, Secrets, SecretUnavailable
 from schemas.definitions.tenants import current_tenants
@@ -99,6 +101,49 @@ def test_tenants_of_a_file_are_read_again(tmp_path: Path) -> None:
     (tmp_path / "tenants.yaml").unlink()
     with pytest.raises(OSError, match=r"tenants\.yaml"):
         current_tenants(source)
+
+
+def test_tenants_of_a_list_are_read_again_where_it_stands(tmp_path: Path) -> None:
+    text = changed(
+        SHOP, ("source: shop", "source: shop\ntenants: {list: [{id: north}], every: 1m}")
+    )
+    source = load(tmp_path, text, None).check().sources["shop"]
+    assert source.tenants is not None and source.tenants.every_s == 60
+    assert [one and one.id for one in current_tenants(source)] == ["north"]
+    own = tmp_path / "sources" / "shop.yaml"
+    own.write_text(text.replace("[{id: north}]", "[{id: north, city: Lund}, {id: south}]"))
+    assert [one and dict(one.fields) for one in current_tenants(source)] == [
+        {"id": "north", "city": "Lund"}, {"id": "south"},
+    ]  # fmt: skip
+    for broken in (text.replace("[{id: north}]", "[{id: "), SHOP):
+        own.write_text(broken)
+        with pytest.raises(DefinitionError, match=r"shop\.yaml:"):
+            current_tenants(source)
+
+
+def test_a_file_that_stayed_the_same_is_not_parsed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "tenants.yaml"
+    path.write_text("- {id: north}\n")
+    text = changed(SHOP, ("source: shop", "source: shop\ntenants: {file: tenants.yaml}"))
+    source = load(tmp_path, text, None).sources["shop"]
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    parsed: list[str] = []
+    real = tenants.tenants_in_file
+
+    def counted(*asked: Any) -> Any:
+        parsed.append(asked[1])
+        return real(*asked)
+
+    monkeypatch.setattr(tenants, "tenants_in_file", counted)
+    for _ in range(3):
+        assert [one and one.id for one in current_tenants(source)] == ["north"]
+    assert len(parsed) == 1
+    path.write_text("- {id: south}\n")  # just now: it may be written again within the same moment
+    for _ in range(2):
+        assert [one and one.id for one in current_tenants(source)] == ["south"]
+    assert len(parsed) == 3
 
 
 def test_a_source_without_tenants_has_one_without_a_name(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ SOURCE = """
 gapless: 1
 source: shop
 base_url: {env: SHOP_URL}
-tenants: {file: tenants.yaml, every: 100ms}
+tenants: {TENANTS, every: 100ms}
 limits: {timeout: 5s, attempts: 2, wait_max: 1s, reserve: 2s}
 streams:
   accounts:
@@ -58,15 +58,24 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
 
 
 class Service:
-    """The service in this process, and what its log says."""
+    """The service in this process, and what its log says. `kind`: where its tenants stand."""
 
-    def __init__(self, settings: Settings, folder: Path) -> None:
-        self._settings, self._folder = settings, folder
+    def __init__(self, settings: Settings, folder: Path, kind: str) -> None:
+        self._settings, self._folder, self._kind = settings, folder, kind
 
     def tenants(self, text: str) -> None:
         """Replaces the list as an operator should: in one moment."""
+        self._write("tenants.yaml", text)
+        told = {
+            "list": f"list: {text}",
+            "file": "file: tenants.yaml",
+            "command": "command: [cat, tenants.yaml]",
+        }
+        self._write("sources/shop.yaml", SOURCE.replace("TENANTS", told[self._kind]))
+
+    def _write(self, name: str, text: str) -> None:
         (self._folder / "next").write_text(text)
-        os.replace(self._folder / "next", self._folder / "tenants.yaml")
+        os.replace(self._folder / "next", self._folder / name)
 
     def checkpoint(self, tenant: str) -> SourceCheckpoint | None:
         owner = f"shop/accounts/{tenant}"
@@ -108,10 +117,11 @@ class Service:
 
 
 @asynccontextmanager
-async def serving(settings: Settings, folder: Path, tenants: str) -> AsyncIterator[Service]:
+async def serving(
+    settings: Settings, folder: Path, tenants: str, kind: str = "file"
+) -> AsyncIterator[Service]:
     (folder / "sources").mkdir()
-    (folder / "sources" / "shop.yaml").write_text(SOURCE)
-    service = Service(settings, folder)
+    service = Service(settings, folder, kind)
     service.tenants(tenants)
     running = asyncio.create_task(run(settings, load_folder(folder)))
     try:
@@ -122,11 +132,12 @@ async def serving(settings: Settings, folder: Path, tenants: str) -> AsyncIterat
         await asyncio.gather(running, return_exceptions=True)
 
 
+@pytest.mark.parametrize("kind", ["list", "file", "command"])
 def test_tenants_come_and_go_without_a_restart(
-    settings: Settings, tmp_path: Path, provider: Provider
+    settings: Settings, tmp_path: Path, provider: Provider, kind: str
 ) -> None:
     async def main() -> None:
-        async with serving(settings, tmp_path, f"[{NORTH}]") as service:
+        async with serving(settings, tmp_path, f"[{NORTH}]", kind) as service:
             await service.becomes(lambda: service.complete_before("n") > "", "north to be polled")
             assert service.checkpoint("s") is None
             service.tenants(f"[{NORTH}, {SOUTH}]")

@@ -37,6 +37,9 @@ def test_a_decision_about_nothing_is_refused(deployment: Deployment) -> None:
     done = run(deployment.environment, "control", "pause", "shop/order")
     assert done.returncode == 2
     assert "Did you mean shop/orders?" in done.stderr
+    done = run(deployment.environment, "control", "snapshot-now", "shop")
+    assert done.returncode == 2
+    assert "shop has no snapshot" in done.stderr
     assert decisions(deployment) == []
 
 

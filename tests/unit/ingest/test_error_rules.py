@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,10 @@ ACTIONS = [
 ]
 
 
-@pytest.mark.parametrize("when", ["{status: 418}", "{header.x-code: tea}", "{body.code: tea}"])
+WHEN = ["{status: 418}", "{header.x-code: tea}", "{body.code: tea}"]
+
+
+@pytest.mark.parametrize("when", WHEN)
 @pytest.mark.parametrize(("action", "more", "said"), ACTIONS)
 def test_a_rule_by_status_header_or_body_decides(
     tmp_path: Path, when: str, action: str, more: str, said: str
@@ -63,3 +67,36 @@ def test_what_is_gone_at_the_provider_is_a_gap_and_what_is_too_much_is_split(
     polled = run(tmp_path, EVENTS.replace("records: body.items", rules), handler)
     kinds = {mark.kind for mark in polled.marks}
     assert polled.blocked == "" and {"gap", "interval_complete"} <= kinds, kinds
+
+
+@pytest.mark.parametrize("when", WHEN)
+@pytest.mark.parametrize("action", ["token_expired", "split_interval", "source_gap"])
+def test_a_rule_may_say_that_something_else_is_to_be_asked(
+    tmp_path: Path, when: str, action: str
+) -> None:
+    rules = f"errors: [{{when: {when}, do: {action}}}]\n        records: body.items"
+    refused: list[str] = []
+
+    def wrong(asked: Mapping[str, str]) -> bool:
+        if action == "token_expired":
+            return "after" in asked and not refused
+        return asked["from"] < "2024-06" and (action == "source_gap" or asked["to"] > "2025")
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked = request.query
+        if wrong(asked):
+            refused.append(str(request.rel_url))
+            return web.json_response({"code": "tea"}, status=418, headers={"X-Code": "tea"})
+        return page([{"id": 1, "t": stamp(60)}], None if "after" in asked else "two")
+
+    polled = run(tmp_path, EVENTS.replace("records: body.items", rules), handler)
+    kinds = {mark.kind for mark in polled.marks}
+    assert polled.blocked == "" and refused
+    assert kinds == {"interval_complete"} | ({"gap"} if action == "source_gap" else set())
+    complete = [mark for mark in polled.marks if mark.kind == "interval_complete"]
+    assert len({page.pass_ for page in polled.pages}) > 1 or action == "source_gap"
+    assert (
+        max(mark.end or "" for mark in complete) == polled.state.plans["interval"].complete_before
+    )
+    if action == "token_expired":
+        assert [asked.get("after") for asked in polled.provider.asked] == [None, "two", None, "two"]

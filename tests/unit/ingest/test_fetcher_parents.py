@@ -80,6 +80,39 @@ def test_changes_and_listing_of_every_parent(tmp_path: Path) -> None:
     assert last.complete_before == polled.marks[0].end
 
 
+CHANGED = ISSUES.replace(
+    "parent: {stream: projects, when: {archived: {not: true}}}",
+    "parent: {stream: projects, on: changed}",
+).replace(
+    "plan: {snapshot: {every: 1d}}",
+    """plan:
+          interval: {time: touched, start: 2024-01-01, get: /touched, bounds: "[)", pages: none, settle: 1s,
+                     params: {after: "{start}", before: "{end}", page: null}}
+          snapshot: {every: 1d}""",
+)
+
+
+def test_changes_of_the_parents_that_changed_and_the_listing_of_all(tmp_path: Path) -> None:
+    """Since when is asked in the parents' own format; there is no end: they may change again."""
+    asked: list[dict[str, str]] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        if request.path == "/touched":
+            asked.append(dict(request.query))
+            return web.json_response({"projects": [PROJECTS[2]]})
+        return await serve(request)
+
+    polled = run(tmp_path, CHANGED, handler)
+    assert polled.blocked == ""
+    assert asked == [{"after": "2024-01-01T00:00:00Z"}]
+    assert _issues(polled.pages, "interval") == ["c0", "c1", "c2"]
+    assert set(_issues(polled.pages, "snapshot")) == {
+        *("a b0", "a b1", "a b2"), *("c0", "c1", "c2"), *("old0", "old1", "old2"),
+    }  # fmt: skip
+    kinds = [mark.kind for mark in polled.marks]
+    assert kinds == ["interval_complete", "snapshot_begin", "snapshot_complete"]
+
+
 def test_a_parent_that_cannot_be_asked_stalls_visibly_and_is_asked_again(tmp_path: Path) -> None:
     denied = [True]
 

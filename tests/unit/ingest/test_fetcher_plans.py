@@ -12,7 +12,9 @@ from typing import Any
 from aiohttp import web
 from msgspec.structs import replace as changed
 
+from ingest.emission import StreamState
 from ingest.plans.ranges import to_text, to_us
+from schemas.records import KeptSnapshot, PlanState
 from tests.unit.ingest.polling import EVENTS, Polled, polling, run, stamp
 
 POCKET = """\
@@ -107,6 +109,26 @@ def test_a_later_poll_of_a_keyset_begins_a_lookback_before_what_is_complete(tmp_
     assert changes == ["a", "b"]
 
 
+def test_a_plan_that_was_replaced_leaves_the_checkpoint_and_claims_nothing(tmp_path: Path) -> None:
+    """Its lag would grow for ever; what a snapshot left in the log stays known."""
+    pocket = Pocket([{"id": "a", "updated": _shown(3600)}])
+    text = POCKET.replace("LOOKBACK", "10m")
+    without_snapshot = "\n".join(line for line in text.split("\n") if "snapshot:" not in line)
+
+    async def main() -> Polled:
+        async with polling(tmp_path, without_snapshot, pocket) as polled:
+            old = PlanState(definition_hash="h", complete_before="2024-01-01T00:00:00.000000Z")
+            kept = PlanState(definition_hash="h", previous=[KeptSnapshot(snapshot_id="s")])
+            plans = {"interval": old, "cursor": old, "snapshot": kept}
+            polled.poller.restore(StreamState(plans=plans))
+            await polled.poll()
+            return polled
+
+    state = asyncio.run(main()).state
+    assert sorted(state.plans) == ["keyset", "snapshot"]
+    assert state.plans["snapshot"].previous[0].snapshot_id == "s"
+
+
 GRAPHQL = """\
     gapless: 1
     source: shop
@@ -171,6 +193,8 @@ def test_every_page_and_mark_of_a_run_carries_its_name(tmp_path: Path) -> None:
         EVENTS.replace("schedule: {every: 1m}", "schedule: {cron: '0 0 * * *', zone: UTC}")
         .replace("start: 2024-01-01", f"start: {past:%Y-%m-%d}")
         .replace("lookback: 1s", "lookback: none")
+        .replace('limit: "{size}"', 'run: "{run.id}", day: "{run.date}", till: "{run.end}"')
+        .replace("size: 2, ", "")
     )
 
     async def handler(request: web.Request) -> web.Response:
@@ -181,6 +205,11 @@ def test_every_page_and_mark_of_a_run_carries_its_name(tmp_path: Path) -> None:
     names = [f"shop/events@{end}T00:00:00Z" for end in ends]
     assert [page.run for page in polled.pages] == names
     assert [mark.run for mark in polled.marks] == names
+    assert [asked["run"] for asked in polled.provider.asked] == names
+    assert [asked["day"] for asked in polled.provider.asked] == [str(end) for end in ends]
+    assert [asked["till"] for asked in polled.provider.asked] == [
+        f"{end}T00:00:00.000Z" for end in ends
+    ]
     assert [(mark.start or "")[11:19] for mark in polled.marks] == ["00:00:00"] * 2
     asked = len(polled.provider.asked)
     assert asked == 2, "the run of today is not over"

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from ingest.bounds import RECORDS_MAX
 from ingest.plans.opaque import give
-from tests.unit.ingest.polling import EVENTS, one_page, polling, run, stamp
+from tests.unit.ingest.polling import EVENTS, one_page, page, polling, run, stamp
 
 LINES = """\
     gapless: 1
@@ -75,6 +76,31 @@ def test_what_cannot_be_read_or_kept_is_no_last_page(
     polled = run(tmp_path, EVENTS, handler)
     assert not polled.marks
     assert "body.next" in polled.blocked
+
+
+def test_an_answer_of_too_many_records_is_refused_and_says_what_to_ask(tmp_path: Path) -> None:
+    async def many(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=b'{"items": [' + b"0," * RECORDS_MAX + b"0]}")
+
+    polled = run(tmp_path, EVENTS.replace("body_max: 1MiB", "body_max: 4MiB"), many)
+    assert "more than 500,000 records" in polled.blocked
+    assert polled.state.blocked is not None
+    assert "`pages.size`" in polled.state.blocked.unblocked_by
+    assert not polled.marks and not polled.pages
+
+
+def test_a_rule_looks_into_a_large_answer(tmp_path: Path) -> None:
+    """One value is read of it; all that stands beside would take a hundred times its bytes."""
+
+    async def many(request: web.Request) -> web.StreamResponse:
+        body = b'{"items": [], "beside": [' + b"[]," * 1_000_000 + b'0], "error": {"code": "cold"}}'
+        return web.Response(body=body)
+
+    rule = "errors: [{when: {status: 200, body.error.code: cold}, do: fail}]\n"
+    text = EVENTS.replace("body_max: 1MiB", "body_max: 4MiB")
+    text = text.replace("deletes: not_shown\n", f"deletes: not_shown\n        {rule}")
+    polled = run(tmp_path, text, many)
+    assert "answered 200" in polled.blocked
 
 
 def test_a_long_number_goes_back_unchanged(tmp_path: Path) -> None:
@@ -159,5 +185,27 @@ def test_one_answer_with_a_time_far_ahead_is_not_believed_alone(tmp_path: Path) 
             polled.provider.dates = [formatdate(time.time() + 86_400, usegmt=True)]
             await polled.poll()
             assert polled.provider.asked[0]["to"] <= stamp(0)
+
+    asyncio.run(main())
+
+
+def test_a_provider_whose_time_is_two_hours_ahead_of_its_rows_loses_none(tmp_path: Path) -> None:
+    """Its answers and its rows come from machines of which one is wrong; every poll looks again."""
+    rows = [{"id": 1, "t": stamp(60)}]
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked = request.query
+        return page([row for row in rows if asked["from"] <= str(row["t"]) < asked["to"]])
+
+    async def main() -> None:
+        async with polling(tmp_path, EVENTS.replace("every: 1m", "every: 1s"), handler) as polled:
+            polled.provider.date = formatdate(time.time() + 7_200, usegmt=True)
+            await polled.poll()
+            rows.append({"id": 2, "t": stamp(0)})
+            await asyncio.sleep(1)  # the schedule
+            polled.provider.date = formatdate(time.time() + 7_200, usegmt=True)
+            await polled.poll()
+            seen = {json.loads(record)["id"] for record in polled.records}
+            assert seen == {1, 2}
 
     asyncio.run(main())

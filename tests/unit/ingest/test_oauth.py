@@ -144,6 +144,28 @@ def test_two_workers_spend_a_single_use_token_once(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_workers_that_share_no_store_are_told_why_the_second_is_refused(tmp_path: Path) -> None:
+    """Two containers, each with a folder of its own: the second spends what the first has spent."""
+    endpoint = TokenEndpoint(refresh=SEED)
+    folders = [tmp_path / "one", tmp_path / "two"]
+
+    async def main() -> None:
+        for folder in folders:
+            folder.mkdir()
+        async with (
+            polling(folders[0], REFRESH, endpoint.handle) as one,
+            polling(folders[1], REFRESH.replace("URL", one.provider.url), endpoint.handle) as two,
+        ):
+            await one.poll()
+            await two.poll()
+            assert one.blocked == ""
+            assert "invalid_grant" in two.blocked
+            assert "a worker that does not share this file may have spent it" in two.blocked
+
+    asyncio.run(main())
+    assert store_of(folders[1]).read() is None
+
+
 WORKER = """
 import asyncio, sys
 from pathlib import Path

@@ -7,7 +7,7 @@ from ingest.emission import StreamState
 from ingest.plans.ranges import to_us
 from ingest.schedule import US, Schedule, changes_due, due_at
 from schemas.definitions.cron import Occurrences, parse_cron
-from schemas.records import Failed, OpenInterval, PlanState
+from schemas.records import Failed, OpenInterval, PlanState, Walk
 
 NIGHTLY = Occurrences(parse_cron("30 5 * * *"), "Europe/Berlin")
 SETTLE = 120 * US
@@ -39,6 +39,19 @@ def test_the_first_run_and_an_open_one_are_due_at_once() -> None:
     assert changes_due(state_of(), SCHEDULE, NEXT) == 0
     interval = OpenInterval(start=DONE, end="2026-11-02T04:30:00.000000Z", reason="changes")
     assert changes_due(state_of(complete_before=DONE, open=[interval]), SCHEDULE, NEXT) == 0
+
+
+def test_a_feed_is_asked_once_behind_every_run() -> None:
+    """It has no stretches: a poll that began when the run was over has read all of it."""
+    schedule = Schedule("cursor", 300 * US, None, NIGHTLY)
+    assert changes_due(StreamState(), schedule, NEXT) == 0
+    for polled, due in ((to_us(DONE) + 5 * US, NEXT), (NEXT - US, NEXT)):
+        plan = PlanState(definition_hash="h", cursor="c", polled_at=polled)
+        assert changes_due(StreamState(plans={"cursor": plan}), schedule, polled) == due + SLACK_US
+    going = PlanState(definition_hash="h", cursor="c", polled_at=NEXT, walk=Walk(scope="s"))
+    assert changes_due(StreamState(plans={"cursor": going}), schedule, NEXT) == 0
+    future = PlanState(definition_hash="h", polled_at=NEXT + US)
+    assert changes_due(StreamState(plans={"cursor": future}), schedule, NEXT) == 0
 
 
 def test_what_failed_is_tried_again_before_the_next_run() -> None:

@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest import scan
+from ingest.bounds import LARGE_BYTES, RECORDS_MAX, TooMany, check_elements
+from ingest.decode import parsed, value_at
 from ingest.split import NoRecords, Split, Unsplittable, parts, split
+from schemas.definitions.paths import find
 
 scalars = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
@@ -155,6 +158,90 @@ def test_a_long_text_costs_no_memory_beside_itself() -> None:
     limit = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + 64 * 1024
     assert split(b'{"items":[' + record + b"]}", ("items",)).records == [record]
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < limit
+
+
+MANY = 10 * RECORDS_MAX
+
+
+@pytest.mark.parametrize(
+    ("body", "read_as"),
+    [
+        (b'{"items":[' + b"0," * MANY + b"0]}", "json"),
+        (b'{"items":[' + b'{"a":1},' * 2 * RECORDS_MAX + b"{}]}", "json"),
+        (b'{"items":[' + b"{}," * 2 * RECORDS_MAX + b"NaN]}", "json"),
+        (b'{"items":[' + b"0," * MANY + b"NaN]}", "json"),
+        (b"{}\n" * 2 * RECORDS_MAX, "ndjson"),
+        (b'{"items":[[' + b"[]," * MANY + b"[]]]}", "json"),
+        (b'{"pages":[' + b"0," * MANY + b'[]],"items":[]}', "json"),
+    ],
+    ids=["numbers", "objects", "beside_nan", "numbers_beside_nan", "lines", "one_record", "index"],
+)
+def test_an_answer_of_too_many_records_is_refused_before_they_are_made(
+    body: bytes, read_as: str
+) -> None:
+    """Each of them took a hundred bytes; ten million of them fit an answer of 32 MB."""
+    steps = ("pages", -1) if b"pages" in body[:10] else ("items",)
+    limit = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + 160 * 1024
+    with pytest.raises(TooMany, match="more than a page may hold"):
+        split(body, steps, read_as)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < limit
+
+
+def test_as_many_records_as_a_page_may_hold_are_split() -> None:
+    records = [b'{"id":%d}' % n for n in range(RECORDS_MAX)]
+    body = b'{"items":[' + b",".join(records) + b'],"next":"t"}'
+    found = split(body, ("items",))
+    assert found.records == records
+    assert json.loads(found.envelope) == {"items": [], "next": "t"}
+
+
+@pytest.mark.parametrize(
+    "filler",
+    [b"[" + b"[]," * 600_000 + b"[]]", b'"' + b"a" * 1_500_000 + b'"'],
+    ids=["lists", "text"],
+)
+@pytest.mark.parametrize(
+    ("records", "twin"),
+    [([b"1", b"[2]"], b"[1,[2]]"), ([], b"[]"), ([b'{"n":NaN}', b"3"], b"[1]")],
+    ids=["like_its_neighbour", "empty", "no_json"],
+)
+def test_a_large_answer_is_split_as_a_small_one(
+    filler: bytes, records: list[bytes], twin: bytes
+) -> None:
+    body = b'{"twin":%s,"filler":%s,"data":{"items":[%s]}}' % (twin, filler, b",".join(records))
+    assert len(body) > LARGE_BYTES
+    found = split(body, ("data", "items"))
+    assert found.records == records
+    envelope = json.loads(found.envelope)
+    assert (envelope["twin"], envelope["data"]) == (json.loads(twin), {"items": []})
+    for missing in (("data", "rows"), ("items",), ("filler", "items")):
+        with pytest.raises(NoRecords):
+            split(body, missing)
+
+
+def test_elements_are_counted_only_where_there_could_be_too_many() -> None:
+    check_elements(b"[" + b"1," * (RECORDS_MAX - 1) + b"1 ]")
+    with pytest.raises(TooMany):
+        check_elements(b"[" + b"1," * RECORDS_MAX + b"1]")
+
+
+paths = st.lists(st.sampled_from(["a", "b", "data", 0, -1]), max_size=3).map(tuple)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["a", "b", "data"]), values, max_size=3)
+    | st.lists(values, max_size=2),
+    paths,
+    st.sampled_from([b"", b"NaN", b'"\xff"']),
+)
+def test_one_value_is_read_as_from_the_whole(
+    value: object, steps: tuple[str | int, ...], odd: bytes
+) -> None:
+    body = json.dumps(value).encode()
+    if odd and body.startswith(b"{") and body != b"{}":
+        body = body[:-1] + b',"odd":' + odd + b"}"
+    found, expected = value_at(body, steps), find(steps, parsed(body))
+    assert repr(found) == repr(expected)
 
 
 @given(st.lists(st.binary(max_size=60), max_size=30), st.integers(40, 200))

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from ops.monitor.metrics import PER_PARTITION_ID, StatusCollector
 from ops.monitor.page import page
 from ops.status import Status
+from ops.status.model import RunStatus
 from schemas.records import Blocked, PlanState
 from tests.unit.ops.test_status import (
     MOMENT,
@@ -101,9 +102,20 @@ def test_every_name_that_is_described_is_used() -> None:
     token = status()
     horizons = replace(token.partition_ids[0].horizons, token_s=120.0, topic_observed_s=1.0)
     applied = replace(token.partition_ids[0].applied, lag_at_most_s=1.0)
-    one = replace(token.partition_ids[0], horizons=horizons, applied=applied)
+    runs = (RunStatus("shop/orders@x", 0, 1, 2, "overdue"),)
+    one = replace(token.partition_ids[0], horizons=horizons, applied=applied, runs=runs)
     names = {m.name for m in registry(replace(token, partition_ids=(one,))).collect()}
     assert set(PER_PARTITION_ID) <= names
+
+
+def test_the_page_shows_the_runs_that_are_over() -> None:
+    over = RunStatus("shop/orders@<x>", NOW - 9 * SECOND, NOW - 5 * SECOND, NOW, "overdue")
+    following = RunStatus("shop/orders@y", NOW, NOW + SECOND, None, "expected")
+    found = status()
+    one = replace(found.partition_ids[0], runs=(over, following))
+    text = page(replace(found, partition_ids=(one,)), 5)
+    assert '<span title="shop/orders@&lt;x&gt;">10:42:05</span> <b class="bad">overdue</b>' in text
+    assert "expected" not in text
 
 
 HOSTILE = '<script>alert("x")</script>'
