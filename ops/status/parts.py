@@ -6,13 +6,16 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from ingest.headway import Progress
 from ops.facts.sink import Row
 from ops.status.expected import ExpectedStream
 from ops.status.model import CoverageStatus, PlanStatus, SnapshotStatus, SourceStatus, Stretch
 from schemas.records import PassRange, PlanState, SourceCheckpoint, Walk
 
 
-def plan_status(name: str, state: PlanState, now_us: int) -> PlanStatus:
+def plan_status(
+    name: str, state: PlanState, now_us: int, progress: Progress | None = None
+) -> PlanStatus:
     behind = None
     if state.complete_before is not None:
         behind = now_us - micros(state.complete_before)
@@ -32,6 +35,7 @@ def plan_status(name: str, state: PlanState, now_us: int) -> PlanStatus:
         open=tuple(Stretch(o.start, o.end, *_walked(o.walk)) for o in state.open),
         done=tuple(Stretch(d.start, d.end) for d in state.done),
         failed=tuple(Stretch(f.start, f.end, reason=f.reason) for f in state.failed),
+        progress=progress,
     )
 
 
