@@ -8,6 +8,7 @@ import structlog
 
 from ingest.budget import Deadline, Tails
 from ingest.control import obey
+from ingest.memory import prepare
 from ingest.metrics import Horizon
 from ingest.pollers import Pollers
 from ingest.process import REFUSED, Work, run_process
@@ -36,11 +37,12 @@ async def run(
     DefinitionError.
     """
     definitions.check()
+    prepare()
     begun_s, tails = time.monotonic(), Tails()
     reserves_s = tuple(source.limits.reserve_s for source in definitions.sources.values())
     deadline = None
     if budget_s is not None:
-        deadline = Deadline(begun_s + budget_s, reserves_s, settings.linger_s, tails)
+        deadline = Deadline(begun_s + budget_s, reserves_s, settings.linger_s, tails, budget_s)
     pollers = Pollers(definitions, settings, hit, deadline)
     work = Work(
         pollers_of=pollers.of,
