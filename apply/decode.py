@@ -12,6 +12,7 @@ import structlog
 
 from apply.batch import UNMAPPED, MarkWork, PageWork, Work
 from apply.copy_form import RowForms
+from apply.functions.process import FunctionUnavailable
 from apply.listings import Listings
 from apply.mapping.types import CompiledMapping, Mapped, Place
 from apply.outcomes import Outcome, Reason, RecordFault
@@ -145,9 +146,14 @@ def _missing(mapped: Mapped, missing: MissingRecord) -> None:
 
 
 def map_page(compiled: CompiledMapping, observation: Observation, place: Place) -> Mapped:
-    """`compiled.map_page`; should it raise, the records that make it raise are quarantined alone."""
+    """`compiled.map_page`; should it raise, the records that make it raise are quarantined alone.
+
+    Raises FunctionUnavailable: then no record is to blame.
+    """
     try:
         return compiled.map_page(observation, place)
+    except FunctionUnavailable:
+        raise
     except Exception:
         _log.exception("mapping failed", mapping=compiled.spec.name, offset=place.offset)
     whole = Mapped(first_index=observation.first_index, outcomes=bytearray())
@@ -157,6 +163,8 @@ def map_page(compiled: CompiledMapping, observation: Observation, place: Place) 
         single = replace_records(observation, [raw], missing, index)
         try:
             one = compiled.map_page(single, place)
+        except FunctionUnavailable:
+            raise
         except Exception as error:
             detail = f"{type(error).__name__} in mapping {compiled.spec.name}"
             one = Mapped(index, bytearray([Outcome.QUARANTINED]))

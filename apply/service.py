@@ -23,10 +23,12 @@ from apply.claim import LIVE
 from apply.consumer import Reader
 from apply.decode import Decoder
 from apply.faults import NotPrepared, sink_fault
+from apply.functions.outside import Surroundings
 from apply.horizon import Horizons
 from apply.identities import Identities
 from apply.inbox import Assigned, Inbox, Revoked
 from apply.link import Link
+from apply.mapping.outside import Outside
 from apply.mapping.types import CompiledMapping
 from apply.opening import Checks
 from apply.ownership import Ownership
@@ -78,16 +80,19 @@ def serve(
     hit: Hit = failpoints.none,
 ) -> int:
     """The same until `stop` is set, without signals and metrics' port."""
+    outside = Surroundings(definitions.folder)
     try:
-        mappings = _mappings(settings, definitions, stop)
+        mappings = _mappings(settings, definitions, outside, stop)
+        if mappings is None:
+            return 0
+        gc.freeze()
+        gc.set_threshold(_UNTOUCHED_OBJECTS)
+        return Service(settings, mappings, stop, hit=hit).run()
     except NotPrepared as error:
         _log.error("refused", why=str(error))
         return REFUSED
-    if mappings is None:
-        return 0
-    gc.freeze()
-    gc.set_threshold(_UNTOUCHED_OBJECTS)
-    return Service(settings, mappings, stop, hit=hit).run()
+    finally:
+        outside.close()
 
 
 def _on_signals(stop: threading.Event) -> None:
@@ -100,13 +105,13 @@ def _on_signals(stop: threading.Event) -> None:
 
 
 def _mappings(
-    settings: Settings, definitions: Definitions, stop: threading.Event
+    settings: Settings, definitions: Definitions, outside: Outside, stop: threading.Event
 ) -> list[CompiledMapping] | None:
     """What to run; waits for Postgres. None if stopped meanwhile. Raises NotPrepared."""
     while not stop.is_set():
         try:
             with connect(settings.postgres, "start") as connection:
-                return registered(connection, definitions.mappings.values())
+                return registered(connection, definitions.mappings.values(), outside)
         except psycopg.Error as error:
             fault = sink_fault(error)
             metrics.paused(fault.reason)

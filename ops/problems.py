@@ -86,11 +86,16 @@ def _own(error: BaseException) -> Problem | None:
 def _apply(error: BaseException) -> Problem | None:
     """Refusals and pauses of stage 2, where a verb meets them."""
     from apply.faults import NotPrepared, SinkFault
+    from apply.functions.process import FunctionUnavailable
     from apply.pass_over import PassFailed
     from apply.replay import ReplayRefused
 
     if isinstance(error, NotPrepared | ReplayRefused):
         return Problem(str(error), REFUSED)
+    if isinstance(error, FunctionUnavailable):
+        return Problem(
+            f"{error}\nPut its module into the folder of definitions, or install it here.", USAGE
+        )
     if isinstance(error, SinkFault) and error.__cause__ is None:
         return Problem(f"Postgres cannot take anything now: {error}", UNREACHABLE)
     if isinstance(error, PassFailed):

@@ -28,6 +28,7 @@ from schemas.definitions.read_columns import (
     read_pattern,
     read_short,
 )
+from schemas.definitions.read_function import read_function
 from schemas.definitions.read_lengths import positive_s
 from schemas.definitions.read_predicate import read_predicate
 from schemas.definitions.reader import Reader, Refused
@@ -85,6 +86,7 @@ def read_mapping(
         keep_quarantine_s=fields.get("keep", lambda node: _keep(reader, node), _KEEP_S),
         incident=fields.get("incident", lambda node: _incident(reader, node), None),
         file=reader.file,
+        python=fields.get("python", lambda node: read_function(reader, node), None),
     )
     origin = sources.get(source)
     if origin is not None and origin.tenants is not None:
@@ -97,8 +99,11 @@ def read_mapping(
 
 
 def mapping_hash(spec: MappingSpec) -> str:
-    """The fingerprint of everything but the version and the place of the file."""
-    return fingerprint(dataclasses.replace(spec, version=0, file="", hash=""))
+    """The fingerprint of everything but the version, the place of the file, a function's limits."""
+    python = spec.python
+    if python is not None:
+        python = dataclasses.replace(python, hang_s=0.0, memory_bytes=0)
+    return fingerprint(dataclasses.replace(spec, version=0, file="", hash="", python=python))
 
 
 def _from(reader: Reader, node: Node) -> tuple[str, str]:
