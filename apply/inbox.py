@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from apply.batch import Batch
 from apply.claim import Position
+from apply.listings import Listings
+from schemas.log.reader import LogRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,16 @@ class Stuck:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspects:
+    """Log records as they were polled, of a partition whose batch has ended the process."""
+
+    partition: int
+    session: int
+    listings: Listings
+    records: tuple[LogRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReaderFailed:
     """The reading thread dropped all it had and waits for new openings."""
 
@@ -85,7 +97,10 @@ class CheckFailed:
     detail: str
 
 
-Event = Assigned | Revoked | LogChecked | LogFault | ReadFault | Stuck | ReaderFailed | CheckFailed
+Event = (
+    Assigned | Revoked | LogChecked | LogFault | ReadFault | Stuck | Suspects | ReaderFailed
+    | CheckFailed
+)  # fmt: skip
 
 
 class Stopped(Exception):

@@ -76,13 +76,21 @@ class Retries:
 
     def do(self, store: Store, now: datetime) -> int:
         """One transaction with what is due now. Returns how many were tried. Raises SinkFault."""
-        return store.beside(lambda connection, held: self._try(store, connection, held, now))
+        killers = store.beside(lambda connection, held: _set_aside(connection, held, now))
+        mapped = [one for one in killers if one.mapping is not None]
+        if mapped:
+            store.beside(lambda connection, _: self._land(store, connection, mapped, now))
+        tried = store.beside(lambda connection, held: self._try(store, connection, held, now))
+        return len(killers) + tried
 
     def _try(
         self, store: Store, connection: Connection, held: list[int], now: datetime
     ) -> tuple[int, list[Change]]:
-        asked = {"now": now, "partitions": held, "limit": _AT_ONCE}
-        due = [Due(*row) for row in connection.execute(_SQL["due"], asked)]
+        return self._land(store, connection, _due(connection, held, now, killers=False), now)
+
+    def _land(
+        self, store: Store, connection: Connection, due: list[Due], now: datetime
+    ) -> tuple[int, list[Change]]:
         if not due:
             return 0, []
         works = [self._work(one) for one in due]
@@ -118,6 +126,26 @@ class Retries:
             works=[Work(compiled.version_id, compiled, mapped)],
         )
         return page, None
+
+
+def _due(connection: Connection, held: list[int], now: datetime, *, killers: bool) -> list[Due]:
+    asked = {
+        "now": now, "partitions": held, "limit": 1 if killers else _AT_ONCE, "killers": killers,
+        "killed": Reason.KILLED_WORKER.value,
+    }  # fmt: skip
+    return [Due(*row) for row in connection.execute(_SQL["due"], asked)]
+
+
+def _set_aside(
+    connection: Connection, held: list[int], now: datetime
+) -> tuple[list[Due], list[Change]]:
+    """One record that has ended a process, back in quarantine before it is tried: should it do so
+    again, nobody tries it again after that."""
+    due = _due(connection, held, now, killers=True)
+    for one in due:
+        detail = "the process ended when this record was tried again"
+        _settle(connection, one, None, RecordFault(one.index, Reason.KILLED_WORKER, detail), now)
+    return due, []
 
 
 def _observation(due: Due, raw: bytes) -> Observation:

@@ -18,6 +18,7 @@ import structlog
 from psycopg.conninfo import conninfo_to_dict
 
 from apply import metrics
+from apply.careful import Careful
 from apply.chores import Chores
 from apply.claim import LIVE
 from apply.consumer import Reader
@@ -143,9 +144,14 @@ class Service:
         self._reader = Reader(settings, decoder, self._inbox, hit=hit)
         self._store = Store(settings.postgres, LIVE, settings.worker, mappings, hit=hit)
         self._checks = Checks(settings, self._inbox)
-        ownership = Ownership(
-            self._store, self._reader, self._checks, LIVE, settings.session_timeout_ms / 1000
+        careful = Careful(
+            self._store,
+            Decoder(streams, self._identities.number, unmapped=True),  # of the writer's thread
+            settings.batch_records,
+            self._inbox.put_event,
         )
+        patience_s = settings.session_timeout_ms / 1000
+        ownership = Ownership(self._store, self._reader, self._checks, careful, LIVE, patience_s)
         self._members = Membership(
             settings,
             settings.apply_group,
@@ -156,7 +162,9 @@ class Service:
         )
         self._horizons = Horizons(settings, lambda: list(self._store.positions))
         chores = Chores(mappings, settings.mark_deadline_s)
-        self._writer = Writer(self._store, ownership, self._inbox, self._mirror, chores.do, hit=hit)
+        self._writer = Writer(
+            self._store, ownership, self._inbox, self._mirror, chores.do, careful, hit=hit
+        )
 
     def stop(self) -> None:
         """Ask for a graceful end; `run` returns. Safe from any thread."""

@@ -7,13 +7,14 @@ wrong is either one record's fault, stored as such, or a SinkFault; no record is
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum, auto
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import psycopg
+from psycopg.types.json import Jsonb
 
 from apply import ledger
 from apply.barrier import Barrier, barrier
@@ -224,6 +225,29 @@ class Store:
     def land(self, connection: Connection, batch: Batch) -> list[Change]:
         """Rows of single records, each isolated and held against the barrier. For `beside`."""
         return self._rows(connection, batch, Report(), _CAREFUL, everything=True)
+
+    def note_trial(self, partition: int, trial: Mapping[str, Any]) -> None:
+        """Say what is tried next, durably. Raises Lost or SinkFault."""
+        asked = {
+            "pipeline": self._pipeline,
+            "partition": partition,
+            "claim": self.positions[partition].claim,
+            "trial": Jsonb(trial),
+        }
+        try:
+            noted = self.connection.execute(_SQL["note_trial"], asked).fetchone()
+        except psycopg.Error as error:
+            raise sink_fault(error) from error
+        if noted is None:
+            raise Lost(frozenset([partition]))
+
+    def rehearse(self, batch: Batch) -> None:
+        """Land the rows as `land` would, and take it back. Raises SinkFault."""
+        try:
+            with self.connection.transaction(force_rollback=True):
+                self.land(self.connection, batch)
+        except psycopg.Error as error:
+            raise sink_fault(error) from error
 
     def sweep(self, connection: Connection, partition_id_no: int, snapshot: str) -> list[Change]:
         """A sweep that an operator has released. For `beside`."""

@@ -70,12 +70,15 @@ def _own(error: BaseException) -> Problem | None:
     from ops.failpoints import BadFailpoints
     from ops.migrate import MigrationRefused
     from schemas.definitions.problems import DefinitionError
+    from schemas.definitions.secrets import SecretUnavailable
     from schemas.log.config import BadKafkaConfig
 
     if isinstance(error, DefinitionError | BadSettings | BadKafkaConfig):
         return Problem(str(error), USAGE)
     if type(error).__module__.startswith("apply."):
         return _apply(error)
+    if isinstance(error, SecretUnavailable):
+        return Problem(f"{error}\nSet it for this command, too.", USAGE)
     if isinstance(error, BadFailpoints):
         return Problem(f"GAPLESS_FAILPOINTS: {error}", USAGE)
     if isinstance(error, MigrationRefused):

@@ -8,7 +8,8 @@ WHERE pipeline = %(pipeline)s AND halted IS NULL
 ORDER BY partition FOR UPDATE
 
 -- name: due
--- What is due, oldest first. The part's first index follows from the parts before it.
+-- What is due, oldest first; records that have ended a process by themselves. The part's first index
+-- follows from the parts before it.
 SELECT e.mapping_version, e.partition, e.generation, e."offset", e.index, e.partition_id, i.text,
   v.mapping, e.plan, e.scope, e.source_epoch, e.original_offset, e.raw, e.attempts, e.fetched_at,
   e.as_of, e.run, s.began, l.pass, l.page, l.part, l.parts,
@@ -25,6 +26,7 @@ LEFT JOIN LATERAL (SELECT max(began) AS began FROM gapless.snapshot
   WHERE e.plan = 'snapshot' AND partition_id = e.partition_id AND snapshot = e.scope
     AND generation = e.generation) s ON true
 WHERE e.state = 'retryable' AND e.due_at <= %(now)s AND e.partition = ANY(%(partitions)s)
+  AND (e.reason = %(killed)s) = %(killers)s
 ORDER BY e.due_at LIMIT %(limit)s FOR UPDATE OF e
 
 -- name: settle
