@@ -35,10 +35,14 @@ _TOGETHER, _TOGETHER_BYTES = 16, 100_000
 
 @dataclass(slots=True)
 class _Watch:
-    """What is left of the stretch that may have been in hand. `alone_until`: an offset."""
+    """What is left of the stretch that may have been in hand: nothing from the offset `until` on.
+
+    `alone_until`: up to this offset log records are tried one by one.
+    """
 
     suspect: Trial | None
     alone_until: int = 0
+    until: int | None = None
     records: int = 0
     bytes: int = 0
     largest: int = 0
@@ -79,15 +83,21 @@ class Careful:
             partition=position.partition, offset=position.next_offset, times=position.unclean,
         )  # fmt: skip
 
-    def wanted(self, partition: int) -> bool:
-        """Whether the partition is to be read as suspects."""
-        watch = self._watches.get(partition)
+    def wanted(self, held: Position, log_end: int) -> bool:
+        """Whether the partition is to be read as suspects. `log_end`: where the log ends now."""
+        watch = self._watches.get(held.partition)
         if watch is None:
             return False
+        if watch.until is None:
+            watch.until = log_end  # nobody can have had in hand what was not there
         most = _IN_FLIGHT * (self._batch_records + watch.largest)
-        if watch.records > most or watch.bytes > _IN_FLIGHT * _BATCH_BYTES:
-            _log.info("applied as usual again", partition=partition)
-            del self._watches[partition]
+        if (
+            held.next_offset >= watch.until
+            or watch.records > most
+            or watch.bytes > _IN_FLIGHT * _BATCH_BYTES
+        ):
+            _log.info("applied as usual", partition=held.partition)
+            del self._watches[held.partition]
             return False
         return True
 

@@ -32,13 +32,17 @@ class Revoked:
 
 @dataclass(frozen=True, slots=True)
 class LogChecked:
-    """The log agrees with a position; `next_offset` and `generation` are where reading begins."""
+    """The log agrees with a position; `next_offset` and `generation` are where reading begins.
+
+    `end`: where the log ended when it was asked.
+    """
 
     partition: int
     claim: int
     next_offset: int
     generation: int
     topic_id: str
+    end: int
 
 
 @dataclass(frozen=True, slots=True)

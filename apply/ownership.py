@@ -208,9 +208,9 @@ class Ownership:
             _POSITION["first_generation"],
             {"partition": event.partition, "topic_id": event.topic_id},
         )
-        self._open(held)
+        self._open(held, event.end)
 
-    def _open(self, held: Position) -> None:
+    def _open(self, held: Position, log_end: int) -> None:
         asked = {"partition": held.partition, "generation": held.generation, "most": REMEMBERED}
         known = [
             KnownSnapshot(*row)
@@ -226,7 +226,7 @@ class Ownership:
                 next_offset=held.next_offset,
                 leader_epoch=held.leader_epoch,
                 listings=Listings.of(known),
-                suspects=self._careful.wanted(held.partition),
+                suspects=self._careful.wanted(held, log_end),
             )
         )
 

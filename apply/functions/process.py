@@ -57,7 +57,7 @@ class Process:
         kept = {n: v for n, v in os.environ.items() if n in _INHERITED or n.startswith("LC_")}
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", child.__file__],
+                [sys.executable, "-u", "-P", child.__file__],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=None if shown else subprocess.DEVNULL,

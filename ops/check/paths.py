@@ -32,7 +32,7 @@ class NoSuchPath:
 
     @property
     def advice(self) -> str:
-        rare = "If it is rare, add `default:` or leave it."
+        rare = "If it is rare, add `default:`."
         if self.instead is None:
             return rare
         return f"Did you mean `{self.instead}` (in {self.count} of {self.records})? {rare}"
