@@ -342,7 +342,9 @@ def _column() -> Schema:
             "values": {"type": ["array", "object"]},
             "unknown": {"anyOf": [_words(Unknown.QUARANTINE, Unknown.KEEP), unknown]},
             "pattern": _TEXT,
-            "personal": {"anyOf": [{"enum": personal}, _map(known_keys.PERSONAL, {"hash": _VALUES})]},
+            "personal": {
+                "anyOf": [{"enum": personal}, _map(known_keys.PERSONAL, {"hash": _VALUES})]
+            },
         },
         ("type",),
     )

@@ -106,7 +106,7 @@ def test_what_a_function_hands_on_is_mapped_like_the_record(seed: int) -> None:
     dice = Random(seed)
     of = replace(specs.spec(dice), entity=ByPlan(parse_entity_path("$")))
     observation = pages.page(dice, of)
-    plain = [raw for raw in observation.records if b"\\u0000" not in raw]
+    plain = [raw for raw in observation.records if b"\\u0000" not in raw and not _odd(raw)]
     observation = msgspec.structs.replace(observation, records=plain, missing=[])
     made = replace(of, python=FunctionSpec("a", "b", 1.0, 1))
     with pytest.MonkeyPatch.context() as patched:
@@ -115,6 +115,14 @@ def test_what_a_function_hands_on_is_mapped_like_the_record(seed: int) -> None:
     expected = compile_mapping(of, 6).map_page(observation, _PLACE)
     assert _said(found) | {"faults": []} == _said(expected) | {"faults": []}
     assert sorted(one.index for one in found.faults) == sorted(one.index for one in expected.faults)
+
+
+def _odd(raw: bytes) -> bool:
+    """JSON that is no object: never a row, though a mapping may ignore it."""
+    try:
+        return not isinstance(read_record(raw), dict)
+    except Unreadable:
+        return False
 
 
 def _members(records: list[bytes]) -> Iterator[str]:
