@@ -78,10 +78,6 @@ class Careful:
         watch = self._watches[position.partition] = _Watch(found)
         if found is not None and found.count > 1:
             watch.alone_until = found.end
-        _log.warning(
-            "applied carefully: its batch ended the process",
-            partition=position.partition, offset=position.next_offset, times=position.unclean,
-        )  # fmt: skip
 
     def wanted(self, held: Position, log_end: int) -> bool:
         """Whether the partition is to be read as suspects. `log_end`: where the log ends now."""
@@ -90,6 +86,11 @@ class Careful:
             return False
         if watch.until is None:
             watch.until = log_end  # nobody can have had in hand what was not there
+            if held.next_offset < log_end:
+                _log.warning(
+                    "applied carefully: what is next may have ended the process",
+                    partition=held.partition, offset=held.next_offset, times=held.unclean,
+                )  # fmt: skip
         most = _IN_FLIGHT * (self._batch_records + watch.largest)
         if (
             held.next_offset >= watch.until
