@@ -29,7 +29,11 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a claimed partition stands. `halted` None: it may go on; `end_offset`: of a replay."""
+    """Where a claimed partition stands. `halted` None: it may go on; `end_offset`: of a replay.
+
+    `unclean`: how often in a row it was left behind just here by an owner that never gave it back;
+    `trial`: what was tried carefully last.
+    """
 
     partition: int
     generation: int
@@ -41,6 +45,8 @@ class Position:
     halted: Mapping[str, Any] | None
     end_offset: int | None
     checkpointed_at: datetime
+    unclean: int
+    trial: Mapping[str, Any] | None
 
 
 def claim(

@@ -17,12 +17,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from apply.batch import Batch, MarkWork, PageWork, Part
 from apply.decode import Decoder
-from apply.inbox import Inbox, ReaderFailed, ReadFault, Stopped, Stuck
+from apply.inbox import Inbox, ReaderFailed, ReadFault, Stopped, Stuck, Suspects
 from apply.listings import Listings
 from schemas.codec import UnknownSchema
 from schemas.failpoints import Hit
 from schemas.log import config
-from schemas.log.reader import as_record
+from schemas.log.reader import LogRecord, as_record
 from schemas.log.seldom import Seldom
 from schemas.settings import Settings
 
@@ -33,6 +33,7 @@ _POLL_S = 0.05
 _LINGER_S = 0.1
 _REST_S = 0.5
 _BATCH_BYTES = 8_000_000
+_SUSPECT_BYTES = 1_000_000
 _GONE = (
     KafkaError.OFFSET_OUT_OF_RANGE,
     KafkaError._AUTO_OFFSET_RESET,
@@ -48,7 +49,10 @@ _TOPIC_GONE = (
 
 @dataclass(slots=True)
 class Opening:
-    """One reading of a partition: from where, and what is known there. `until`: end of a replay."""
+    """One reading of a partition: from where, and what is known there. `until`: end of a replay.
+
+    `suspects`: some log records are handed over as they are, and then nothing more is read.
+    """
 
     partition: int
     session: int
@@ -57,6 +61,7 @@ class Opening:
     leader_epoch: int | None
     listings: Listings
     until: int | None = None
+    suspects: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,7 @@ class Reader:
         self._reading: dict[int, Opening] = {}
         self._batch = Batch()
         self._parts: dict[int, Part] = {}
+        self._suspects: dict[int, list[LogRecord]] = {}
         self._begun = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{role}-read", daemon=True)
@@ -153,6 +159,8 @@ class Reader:
             self._hit("apply.after_poll")
         for message in messages:
             self._take(message)
+        for partition in list(self._suspects):
+            self._hand_over(self._reading[partition])
         drained = len(messages) < _POLL_RECORDS
         if drained and self._batch.parts:
             if not messages or time.monotonic() - self._begun >= _LINGER_S:
@@ -183,6 +191,8 @@ class Reader:
 
     def _drop(self, partitions: frozenset[int]) -> None:
         gone = [p for p in partitions if self._reading.pop(p, None) is not None]
+        for partition in gone:
+            self._suspects.pop(partition, None)
         if gone:
             self._consumer.incremental_unassign([TopicPartition(self._topic, p) for p in gone])
         if any(self._parts.pop(p, None) is not None for p in gone):
@@ -191,7 +201,7 @@ class Reader:
     def _begin_again(self) -> None:
         """A new consumer that reads nothing yet; not at once, or a lasting fault would spin."""
         self._stop.wait(_REST_S)
-        self._batch, self._parts, self._reading = Batch(), {}, {}
+        self._batch, self._parts, self._reading, self._suspects = Batch(), {}, {}, {}
         self._consumer.close()
         self._consumer = Consumer(self._properties)
 
@@ -209,6 +219,9 @@ class Reader:
             self._finish(opening)
             return
         record = as_record(message)
+        if opening.suspects:
+            self._suspect(opening, record)
+            return
         try:
             work = self._decoder.decode(record, opening.generation, opening.listings)
         except UnknownSchema as error:
@@ -228,6 +241,22 @@ class Reader:
             part.marks.append(work)
         if self._batch.records >= self._records or self._batch.size >= _BATCH_BYTES:
             self._cut(drained=False)
+
+    def _suspect(self, opening: Opening, record: LogRecord) -> None:
+        """It is only kept: to look into it may end the process."""
+        opening.next_offset = record.offset + 1
+        kept = self._suspects.setdefault(opening.partition, [])
+        kept.append(record)
+        size = sum(len(one.value or b"") for one in kept)
+        if len(kept) >= _POLL_RECORDS or size >= _SUSPECT_BYTES:
+            self._hand_over(opening)
+
+    def _hand_over(self, opening: Opening) -> None:
+        records = tuple(self._suspects.pop(opening.partition))
+        self._leave(opening)
+        self._inbox.put_event(
+            Suspects(opening.partition, opening.session, opening.listings, records)
+        )
 
     def _part(self, opening: Opening) -> Part:
         part = self._parts.get(opening.partition)

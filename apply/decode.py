@@ -5,13 +5,15 @@ A value that nobody can read is a quarantined record; one of a newer schema stop
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 import structlog
 
 from apply.batch import UNMAPPED, MarkWork, PageWork, Work
+from apply.blame import map_without
 from apply.copy_form import RowForms
+from apply.functions.process import FunctionUnavailable
 from apply.listings import Listings
 from apply.mapping.types import CompiledMapping, Mapped, Place
 from apply.outcomes import Outcome, Reason, RecordFault
@@ -61,21 +63,29 @@ class Decoder:
             number = self._resolve(found.partition_id, record.partition)
             return MarkWork(record.offset, generation, record.partition, number, found)
         if isinstance(found, Observation):
-            return self._page(record, generation, found, listings)
+            return self.page(record, generation, found, listings)
         return self._foreign(record, generation, f"a {type(found).__name__} among observations")
 
-    def _page(
-        self, record: LogRecord, generation: int, observation: Observation, listings: Listings
+    def page(
+        self,
+        record: LogRecord,
+        generation: int,
+        observation: Observation,
+        listings: Listings,
+        blamed: Collection[int] = (),
     ) -> PageWork | None:
+        """The work of a page, or of a part of one; records at the positions `blamed` end the process,
+        so nobody looks at them."""
         compiled, tenant = self._stream(observation.partition_id)
         if not compiled and not self._unmapped:
             return None
         number = self._resolve(observation.partition_id, record.partition)
         began = listings.began(observation)
         place = Place(number, generation, record.offset, tenant, began)
-        works = [self._work(c, observation, place) for c in compiled]
+        works = [self._work(c, observation, place, blamed) for c in compiled]
         if not works:
-            works = [Work(UNMAPPED, None, unmapped(observation))]
+            mapped = map_without(unmapped, observation, blamed) if blamed else unmapped(observation)
+            works = [Work(UNMAPPED, None, mapped)]
         return PageWork(
             offset=record.offset,
             generation=generation,
@@ -86,8 +96,17 @@ class Decoder:
             present_in=listings.present_in(observation) if compiled else (),
         )
 
-    def _work(self, compiled: CompiledMapping, observation: Observation, place: Place) -> Work:
-        mapped = map_page(compiled, observation, place)
+    def _work(
+        self,
+        compiled: CompiledMapping,
+        observation: Observation,
+        place: Place,
+        blamed: Collection[int],
+    ) -> Work:
+        if blamed:
+            mapped = map_without(lambda part: map_page(compiled, part, place), observation, blamed)
+        else:
+            mapped = map_page(compiled, observation, place)
         return Work(compiled.version_id, compiled, mapped, self._forms[compiled](mapped.rows))
 
     def _stream(self, partition_id: str) -> tuple[Sequence[CompiledMapping], str | None]:
@@ -100,7 +119,18 @@ class Decoder:
             )
         return found
 
-    def _foreign(self, record: LogRecord, generation: int, detail: str) -> PageWork | None:
+    def killer(self, record: LogRecord, generation: int) -> PageWork | None:
+        """A value that ends the process as a whole: kept as one quarantined record."""
+        detail = "the process that read or stored this value ended, again and again"
+        return self._foreign(record, generation, detail, Reason.KILLED_WORKER)
+
+    def _foreign(
+        self,
+        record: LogRecord,
+        generation: int,
+        detail: str,
+        reason: Reason = Reason.UNREADABLE,
+    ) -> PageWork | None:
         """A value that is no record of ours: kept whole as one quarantined record."""
         if not self._unmapped:
             return None
@@ -115,7 +145,7 @@ class Decoder:
         mapped = Mapped(
             first_index=0,
             outcomes=bytearray([Outcome.QUARANTINED]),
-            faults=[RecordFault(0, Reason.UNREADABLE, detail)],
+            faults=[RecordFault(0, reason, detail)],
         )
         number = self._resolve(owner, record.partition)
         works = [Work(UNMAPPED, None, mapped)]
@@ -145,9 +175,14 @@ def _missing(mapped: Mapped, missing: MissingRecord) -> None:
 
 
 def map_page(compiled: CompiledMapping, observation: Observation, place: Place) -> Mapped:
-    """`compiled.map_page`; should it raise, the records that make it raise are quarantined alone."""
+    """`compiled.map_page`; should it raise, the records that make it raise are quarantined alone.
+
+    Raises FunctionUnavailable: then no record is to blame.
+    """
     try:
         return compiled.map_page(observation, place)
+    except FunctionUnavailable:
+        raise
     except Exception:
         _log.exception("mapping failed", mapping=compiled.spec.name, offset=place.offset)
     whole = Mapped(first_index=observation.first_index, outcomes=bytearray())
@@ -157,6 +192,8 @@ def map_page(compiled: CompiledMapping, observation: Observation, place: Place) 
         single = replace_records(observation, [raw], missing, index)
         try:
             one = compiled.map_page(single, place)
+        except FunctionUnavailable:
+            raise
         except Exception as error:
             detail = f"{type(error).__name__} in mapping {compiled.spec.name}"
             one = Mapped(index, bytearray([Outcome.QUARANTINED]))

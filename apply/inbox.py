@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from apply.batch import Batch
 from apply.claim import Position
+from apply.listings import Listings
+from schemas.log.reader import LogRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +32,17 @@ class Revoked:
 
 @dataclass(frozen=True, slots=True)
 class LogChecked:
-    """The log agrees with a position; `next_offset` and `generation` are where reading begins."""
+    """The log agrees with a position; `next_offset` and `generation` are where reading begins.
+
+    `end`: where the log ended when it was asked.
+    """
 
     partition: int
     claim: int
     next_offset: int
     generation: int
     topic_id: str
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,16 @@ class Stuck:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspects:
+    """Log records as they were polled, of a partition whose batch has ended the process."""
+
+    partition: int
+    session: int
+    listings: Listings
+    records: tuple[LogRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReaderFailed:
     """The reading thread dropped all it had and waits for new openings."""
 
@@ -85,7 +101,10 @@ class CheckFailed:
     detail: str
 
 
-Event = Assigned | Revoked | LogChecked | LogFault | ReadFault | Stuck | ReaderFailed | CheckFailed
+Event = (
+    Assigned | Revoked | LogChecked | LogFault | ReadFault | Stuck | Suspects | ReaderFailed
+    | CheckFailed
+)  # fmt: skip
 
 
 class Stopped(Exception):

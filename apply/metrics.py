@@ -16,7 +16,7 @@ from prometheus_client.registry import REGISTRY, Collector
 from apply.batch import Batch
 from apply.horizon import Horizon
 from apply.outcomes import Outcome
-from apply.store import Report
+from apply.report import Report
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 

@@ -84,6 +84,7 @@ def check(
         position.next_offset,
         position.generation,
         found_topic_id,
+        end,
     )
 
 

@@ -56,16 +56,18 @@ class Reason(StrEnum):
     UNKNOWN_VALUE = "unknown_value"
     BAD_TIME = "bad_time"
     NAIVE_TIME = "naive_time"
+    AMBIGUOUS_TIME = "ambiguous_time"
     OVERSIZED = "oversized"
     UNSPLITTABLE = "unsplittable"
     FOREIGN_OWNER = "foreign_owner"
     MAPPER_FAILED = "mapper_failed"
+    MAPPER_HUNG = "mapper_hung"
     FOREIGN_KEY = "foreign_key"
     UNIQUE = "unique"
     CHECK = "check"
     REFUSED_BY_SINK = "refused_by_sink"
     TIMED_OUT = "timed_out"
-    POISON = "poison"
+    KILLED_WORKER = "killed_worker"
 
 
 MEANING: Mapping[Reason, str] = {
@@ -82,20 +84,22 @@ MEANING: Mapping[Reason, str] = {
     Reason.UNKNOWN_VALUE: "the value is none of the declared `values`",
     Reason.BAD_TIME: "a time is not written as declared",
     Reason.NAIVE_TIME: "a time carries no zone and none is declared",
+    Reason.AMBIGUOUS_TIME: "its zone has this time of day twice, or not at all: clocks change",
     Reason.OVERSIZED: "the record is larger than the log may hold; its size and hash were kept",
     Reason.UNSPLITTABLE: "the page could not be split into records",
     Reason.FOREIGN_OWNER: "another partition id already holds a row with this key",
     Reason.MAPPER_FAILED: "the mapping itself raised an error on this record",
+    Reason.MAPPER_HUNG: "the mapping function did not return in time",
     Reason.FOREIGN_KEY: "the database misses a row that this one refers to",
     Reason.UNIQUE: "another row already has a value that must be unique",
     Reason.CHECK: "a check constraint of the database refused the row",
     Reason.REFUSED_BY_SINK: "the database refused this row alone",
     Reason.TIMED_OUT: "the database timed out on this row alone",
-    Reason.POISON: "this record ended the process more than once",
+    Reason.KILLED_WORKER: "this record ended the process that mapped or stored it",
 }
 
 
-BY_HAND = frozenset((Reason.OVERSIZED, Reason.UNSPLITTABLE, Reason.POISON))
+BY_HAND = frozenset((Reason.OVERSIZED, Reason.UNSPLITTABLE, Reason.KILLED_WORKER))
 """What is not tried again by itself under a newer version of the mapping: no mapping cures it, or
 trying it may end the process."""
 

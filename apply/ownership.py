@@ -13,6 +13,7 @@ import structlog
 from psycopg.types.json import Jsonb
 
 from apply import metrics
+from apply.careful import Careful
 from apply.claim import Position, halt
 from apply.consumer import Opening, Reader
 from apply.inbox import (
@@ -25,6 +26,7 @@ from apply.inbox import (
     ReadFault,
     Revoked,
     Stuck,
+    Suspects,
 )
 from apply.listings import REMEMBERED, KnownSnapshot, Listings
 from apply.opening import Checks
@@ -47,10 +49,17 @@ class Ownership:
     """Used by the writer's thread only."""
 
     def __init__(
-        self, store: Store, reader: Reader, checks: Checks, pipeline: str, patience_s: float
+        self,
+        store: Store,
+        reader: Reader,
+        checks: Checks,
+        careful: Careful,
+        pipeline: str,
+        patience_s: float,
     ) -> None:
         """`patience_s`: how long after losing a claim it is tried for again, if the group insists."""
         self._store, self._reader, self._checks = store, reader, checks
+        self._careful = careful
         self._pipeline, self._patience_s = pipeline, patience_s
         self._wanted: set[int] = set()
         self._claim_at: dict[int, float] = {}
@@ -82,6 +91,9 @@ class Ownership:
                 self._read_fault(event)
             case Stuck():
                 self._stuck(event)
+            case Suspects():
+                if self.reads(event.partition, event.session):
+                    self._careful.give(event)
             case ReaderFailed():
                 _log.error("reading begins again", detail=event.detail)
                 metrics.READ_FAILURES.inc()
@@ -123,6 +135,7 @@ class Ownership:
     def reopen(self, partition: int) -> None:
         """Read again from where Postgres says; parts of the earlier session no longer count."""
         self._sessions.pop(partition, None)
+        self._careful.drop(partition)
         self._check_later(partition, 0.0)
 
     def stopped(self, partitions: Iterable[int]) -> None:
@@ -144,6 +157,7 @@ class Ownership:
 
     def _leave_one(self, partition: int) -> None:
         self._reader.close([partition])
+        self._careful.forget(partition)
         self._sessions.pop(partition, None)
         self._claim_at.pop(partition, None)
         self._check_at.pop(partition, None)
@@ -153,6 +167,7 @@ class Ownership:
 
     def _take_over(self, partition: int) -> None:
         position = self._store.claim(partition)
+        self._careful.claimed(position)
         _log.info(
             "took over", partition=partition, next_offset=position.next_offset, claim=position.claim
         )
@@ -200,9 +215,9 @@ class Ownership:
             _POSITION["first_generation"],
             {"partition": event.partition, "topic_id": event.topic_id},
         )
-        self._open(held)
+        self._open(held, event.end)
 
-    def _open(self, held: Position) -> None:
+    def _open(self, held: Position, log_end: int) -> None:
         asked = {"partition": held.partition, "generation": held.generation, "most": REMEMBERED}
         known = [
             KnownSnapshot(*row)
@@ -218,6 +233,7 @@ class Ownership:
                 next_offset=held.next_offset,
                 leader_epoch=held.leader_epoch,
                 listings=Listings.of(known),
+                suspects=self._careful.wanted(held, log_end),
             )
         )
 

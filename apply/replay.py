@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
@@ -26,14 +26,17 @@ from apply.dry_run import DryRun
 from apply.exception_states import Event
 from apply.exceptions import Said, move
 from apply.faults import NotPrepared, SinkFault, sink_fault
+from apply.functions.outside import Surroundings
 from apply.identities import Identities
 from apply.listings import REMEMBERED, KnownSnapshot
+from apply.mapping.outside import Outside
 from apply.mapping.types import CompiledMapping
 from apply.pass_over import Stretch, reading
 from apply.queries import load
+from apply.report import Lost
 from apply.same_record import Where
 from apply.sink import Connection, connect
-from apply.store import Lost, Store
+from apply.store import Store
 from apply.versions import by_stream, registered
 from schemas import failpoints
 from schemas.definitions.load import Definitions
@@ -108,25 +111,30 @@ def run_replay(
     `pause_s` throttles: a rest in seconds after every poll of the log. Raises NotPrepared,
     ReplayRefused, SinkFault, apply.pass_over.PassFailed, schemas.log.reader.LogUnavailable.
     """
-    try:
-        with connect(settings.postgres, "replay") as connection:
-            compiled = _compiled(connection, definitions, mapping)
-            replay = _Replay(settings, compiled, progress or (lambda _: None), hit, pause_s)
-            with connection.transaction():
-                stretches = _planned(settings, connection, compiled, replay.report, dry_run=dry_run)
-            if dry_run:
-                return replay.rehearse(connection, stretches)
-    except psycopg.Error as error:
-        raise sink_fault(error) from error
-    return replay.run(stretches)
+    with closing(Surroundings(definitions.folder)) as outside:
+        try:
+            with connect(settings.postgres, "replay") as connection:
+                compiled = _compiled(connection, definitions, mapping, outside)
+                replay = _Replay(settings, compiled, progress or (lambda _: None), hit, pause_s)
+                with connection.transaction():
+                    stretches = _planned(
+                        settings, connection, compiled, replay.report, dry_run=dry_run
+                    )
+                if dry_run:
+                    return replay.rehearse(connection, stretches)
+        except psycopg.Error as error:
+            raise sink_fault(error) from error
+        return replay.run(stretches)
 
 
-def _compiled(connection: Connection, definitions: Definitions, mapping: str) -> CompiledMapping:
+def _compiled(
+    connection: Connection, definitions: Definitions, mapping: str, outside: Outside
+) -> CompiledMapping:
     spec = definitions.mappings.get(mapping)
     if spec is None:
         known = ", ".join(sorted(definitions.mappings)) or "none"
         raise NotPrepared(f"there is no mapping {mapping!r}; known: {known}")
-    return registered(connection, [spec])[0]
+    return registered(connection, [spec], outside)[0]
 
 
 def _planned(

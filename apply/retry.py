@@ -96,14 +96,55 @@ class Retries:
         }
 
     def do(self, store: Store, now: datetime) -> int:
-        """One transaction with what is due now. Returns how many were tried. Raises SinkFault."""
-        return store.beside(lambda connection, held: self._try(store, connection, held, now))
+        """What is due now, in one transaction. Returns how many were tried. Raises SinkFault."""
+        killers = store.beside(lambda connection, held: self._set_aside(connection, held, now))
+        mapped = [one for one in killers if one.mapping is not None]
+        if mapped:
+            store.beside(lambda connection, _: self._try_killers(store, connection, mapped, now))
+        tried = store.beside(lambda connection, held: self._try(store, connection, held, now))
+        return len(killers) + tried
 
     def _try(
         self, store: Store, connection: Connection, held: list[int], now: datetime
     ) -> tuple[int, list[Change]]:
-        asked = {**self._ours, "now": now, "partitions": held, "limit": _AT_ONCE}
-        due = [Due(*row) for row in connection.execute(_SQL["due"], asked)]
+        return self._land(store, connection, self._due(connection, held, now, killers=False), now)
+
+    def _due(
+        self, connection: Connection, held: list[int], now: datetime, *, killers: bool
+    ) -> list[Due]:
+        asked = {
+            **self._ours, "now": now, "partitions": held, "limit": 1 if killers else _AT_ONCE,
+            "killers": killers, "killed": Reason.KILLED_WORKER.value,
+        }  # fmt: skip
+        return [Due(*row) for row in connection.execute(_SQL["due"], asked)]
+
+    def _set_aside(
+        self, connection: Connection, held: list[int], now: datetime
+    ) -> tuple[list[Due], list[Change]]:
+        """One record that has ended a process, back in quarantine before it is tried: should it do
+        so again, nobody tries it again after that."""
+        due = self._due(connection, held, now, killers=True)
+        detail = "the process ended when this record was tried again"
+        faults = [RecordFault(one.index, Reason.KILLED_WORKER, detail) for one in due]
+        _settle(
+            connection,
+            [
+                _Result(one, Outcome.QUARANTINED, f, None)
+                for one, f in zip(due, faults, strict=True)
+            ],
+            now,
+        )
+        return due, []
+
+    def _try_killers(
+        self, store: Store, connection: Connection, set_aside: list[Due], now: datetime
+    ) -> tuple[int, list[Change]]:
+        move(connection, Event.RETRY, [one.where for one in set_aside], Said(now, due_at=now))
+        return self._land(store, connection, set_aside, now)
+
+    def _land(
+        self, store: Store, connection: Connection, due: list[Due], now: datetime
+    ) -> tuple[int, list[Change]]:
         if not due:
             return 0, []
         tries = [self._tried(one) for one in due]

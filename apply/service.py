@@ -18,16 +18,19 @@ import structlog
 from psycopg.conninfo import conninfo_to_dict
 
 from apply import metrics
+from apply.careful import Careful
 from apply.chores import Chores
 from apply.claim import LIVE
 from apply.consumer import Reader
 from apply.copies import Copies
 from apply.decode import Decoder
 from apply.faults import NotPrepared, sink_fault
+from apply.functions.outside import Surroundings
 from apply.horizon import Horizons
 from apply.identities import Identities
 from apply.inbox import Assigned, Inbox, Revoked
 from apply.link import Link
+from apply.mapping.outside import Outside
 from apply.mapping.types import CompiledMapping
 from apply.opening import Checks
 from apply.ownership import Ownership
@@ -79,16 +82,19 @@ def serve(
     hit: Hit = failpoints.none,
 ) -> int:
     """The same until `stop` is set, without signals and metrics' port."""
+    outside = Surroundings(definitions.folder)
     try:
-        mappings = _mappings(settings, definitions, stop)
+        mappings = _mappings(settings, definitions, outside, stop)
+        if mappings is None:
+            return 0
+        gc.freeze()
+        gc.set_threshold(_UNTOUCHED_OBJECTS)
+        return Service(settings, mappings, stop, hit=hit).run()
     except NotPrepared as error:
         _log.error("refused", why=str(error))
         return REFUSED
-    if mappings is None:
-        return 0
-    gc.freeze()
-    gc.set_threshold(_UNTOUCHED_OBJECTS)
-    return Service(settings, mappings, stop, hit=hit).run()
+    finally:
+        outside.close()
 
 
 def _on_signals(stop: threading.Event) -> None:
@@ -101,13 +107,13 @@ def _on_signals(stop: threading.Event) -> None:
 
 
 def _mappings(
-    settings: Settings, definitions: Definitions, stop: threading.Event
+    settings: Settings, definitions: Definitions, outside: Outside, stop: threading.Event
 ) -> list[CompiledMapping] | None:
     """What to run; waits for Postgres. None if stopped meanwhile. Raises NotPrepared."""
     while not stop.is_set():
         try:
             with connect(settings.postgres, "start") as connection:
-                return registered(connection, definitions.mappings.values())
+                return registered(connection, definitions.mappings.values(), outside)
         except psycopg.Error as error:
             fault = sink_fault(error)
             metrics.paused(fault.reason)
@@ -143,9 +149,14 @@ class Service:
             copies=copies if settings.quarantine_copies else None,
         )  # fmt: skip
         self._checks = Checks(settings, self._inbox)
-        ownership = Ownership(
-            self._store, self._reader, self._checks, LIVE, settings.session_timeout_ms / 1000
+        careful = Careful(
+            self._store,
+            Decoder(streams, self._identities.number, unmapped=True),  # of the writer's thread
+            settings.batch_records,
+            self._inbox.put_event,
         )
+        patience_s = settings.session_timeout_ms / 1000
+        ownership = Ownership(self._store, self._reader, self._checks, careful, LIVE, patience_s)
         self._members = Membership(
             settings,
             settings.apply_group,
@@ -156,7 +167,9 @@ class Service:
         )
         self._horizons = Horizons(settings, lambda: list(self._store.positions))
         chores = Chores(mappings, settings.mark_deadline_s)
-        self._writer = Writer(self._store, ownership, self._inbox, self._mirror, chores.do, hit=hit)
+        self._writer = Writer(
+            self._store, ownership, self._inbox, self._mirror, chores.do, careful, hit=hit
+        )
 
     def stop(self) -> None:
         """Ask for a graceful end; `run` returns. Safe from any thread."""

@@ -6,14 +6,14 @@ wrong is either one record's fault, stored as such, or a SinkFault; no record is
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from enum import Enum, auto
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.types.json import Jsonb
 
 from apply import ledger
 from apply.barrier import Barrier, barrier
@@ -29,6 +29,7 @@ from apply.outcomes import counts
 from apply.presence import Shown
 from apply.quarantine import Exceeded, Quarantine, halt
 from apply.queries import load
+from apply.report import Clock, Lost, Report
 from apply.rows import Landing, Target
 from apply.share import Share, shares
 from apply.sink import Connection, connect
@@ -51,31 +52,6 @@ class _Way(Enum):
 
 
 _PLAIN, _CAREFUL, _BLAMING = _Way.PLAIN, _Way.CAREFUL, _Way.BLAMING
-
-
-class Lost(Exception):
-    """Partitions of a batch that are no longer ours, or do not stand where the batch begins."""
-
-    def __init__(self, partitions: frozenset[int]) -> None:
-        super().__init__(f"no longer ours: {sorted(partitions)}")
-        self.partitions = partitions
-
-
-@dataclass(slots=True)
-class Report:
-    """What one committed batch did. `outcomes`: per outcome, over all mappings; times in seconds.
-
-    `batch`: what of it was committed; `halted`: the partitions that stop behind it, with the reason.
-    """
-
-    batch: Batch
-    outcomes: list[int] = field(default_factory=lambda: [0] * 6)
-    exceptions: int = 0
-    events: int = 0
-    lowered: int = 0
-    broken: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
-    halted: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 
 class Store:
@@ -238,6 +214,29 @@ class Store:
         """Rows of single records, each isolated and held against the barrier. For `beside`."""
         return self._rows(connection, batch, Report(batch), _CAREFUL, everything=True)
 
+    def note_trial(self, partition: int, trial: Mapping[str, Any]) -> None:
+        """Say what is tried next, durably. Raises Lost or SinkFault."""
+        asked = {
+            "pipeline": self._pipeline,
+            "partition": partition,
+            "claim": self.positions[partition].claim,
+            "trial": Jsonb(trial),
+        }
+        try:
+            noted = self.connection.execute(_SQL["note_trial"], asked).fetchone()
+        except psycopg.Error as error:
+            raise sink_fault(error) from error
+        if noted is None:
+            raise Lost(frozenset([partition]))
+
+    def rehearse(self, batch: Batch) -> None:
+        """Land the rows as `land` would, and take it back. Raises SinkFault."""
+        try:
+            with self.connection.transaction(force_rollback=True):
+                self.land(self.connection, batch)
+        except psycopg.Error as error:
+            raise sink_fault(error) from error
+
     def sweep(self, connection: Connection, partition_id_no: int, snapshot: str) -> list[Change]:
         """A sweep that an operator has released. For `beside`."""
         return self._snapshots.sweep_released(connection, partition_id_no, snapshot)
@@ -263,7 +262,7 @@ class Store:
                 batch = batch.until(found.offsets)
 
     def _transaction(self, batch: Batch, now: datetime, way: _Way) -> Report:
-        report, connection, clock = Report(batch), self.connection, _Clock()
+        report, connection, clock = Report(batch), self.connection, Clock()
         self._snapshots.started()
         with connection.transaction():
             self._compare_and_set(connection, batch)
@@ -371,13 +370,3 @@ class Store:
         shown.add(batch.pages(), self._snapshots.is_over)
         shown.write(connection)
         return self._marks.write(connection, batch)
-
-
-class _Clock:
-    def __init__(self) -> None:
-        self._at = time.monotonic()
-
-    def lap(self, report: Report, name: str) -> None:
-        now = time.monotonic()
-        report.seconds[name] = report.seconds.get(name, 0.0) + now - self._at
-        self._at = now

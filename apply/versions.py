@@ -11,16 +11,21 @@ from collections.abc import Iterable, Mapping, Sequence
 import psycopg
 
 from apply.faults import NotPrepared
+from apply.functions.process import FunctionUnavailable
 from apply.mapping.compile import compile_mapping
+from apply.mapping.outside import Outside
 from apply.mapping.types import CompiledMapping
 from apply.queries import load
 from apply.sink import Connection
 from schemas.definitions.mapping import MappingSpec
+from schemas.definitions.secrets import SecretUnavailable
 
 _SQL = load("versions")
 
 
-def registered(connection: Connection, specs: Iterable[MappingSpec]) -> list[CompiledMapping]:
+def registered(
+    connection: Connection, specs: Iterable[MappingSpec], outside: Outside
+) -> list[CompiledMapping]:
     """The mappings, compiled under their registered numbers.
 
     Raises NotPrepared with what to do, or psycopg.Error.
@@ -38,8 +43,11 @@ def registered(connection: Connection, specs: Iterable[MappingSpec]) -> list[Com
         number, fault = _match(spec, known)
         if fault is not None:
             faults.append(fault)
-        else:
-            compiled.append(compile_mapping(spec, number))
+            continue
+        try:
+            compiled.append(compile_mapping(spec, number, outside))
+        except (SecretUnavailable, FunctionUnavailable) as error:
+            faults.append(f"mapping {spec.name}: {error}")
     if faults:
         raise NotPrepared("\n".join(faults))
     return compiled

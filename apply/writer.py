@@ -16,10 +16,12 @@ import structlog
 
 from apply import metrics
 from apply.batch import Batch
+from apply.careful import Careful
 from apply.faults import TIMED_OUT, SinkFault, sink_fault
 from apply.inbox import Event, Inbox
 from apply.ownership import Ownership
-from apply.store import Lost, Store
+from apply.report import Lost
+from apply.store import Store
 from schemas.failpoints import Hit
 
 _log = structlog.get_logger(__name__)
@@ -45,6 +47,7 @@ class Writer:
         inbox: Inbox,
         mirror: Mirror,
         chores: Chores,
+        careful: Careful,
         *,
         hit: Hit,
     ) -> None:
@@ -52,6 +55,7 @@ class Writer:
         is due beside batches, about once a second."""
         self._store, self._ownership, self._inbox = store, ownership, inbox
         self._mirror, self._chores, self._hit = mirror, chores, hit
+        self._careful = careful
         self._batch: Batch | None = None
         self._due_at = 0.0
         self._failures = 0
@@ -108,11 +112,13 @@ class Writer:
 
     def _turn(self) -> None:
         if self._batch is None:
-            found = self._inbox.take(_TAKE_S)
+            found = self._inbox.take(0.0 if self._careful.waits else _TAKE_S)
             if isinstance(found, Batch):
                 self._batch = found
             elif found is not None:
                 self._event(found)
+        if self._batch is None:
+            self._batch = self._suspected()
         if self._batch is not None:
             self._apply(self._batch)
         now = time.monotonic()
@@ -121,6 +127,19 @@ class Writer:
             self._ownership.due(now)
             self._chores(self._store, datetime.now(UTC))
             self._healthy()
+
+    def _suspected(self) -> Batch | None:
+        """What is applied carefully, between other batches."""
+        if not self._careful.waits:
+            return None
+        for partition in self._careful.done():
+            self._ownership.reopen(partition)
+            self._ownership.due(time.monotonic())
+        try:
+            return self._careful.next()
+        except Lost as lost:
+            self._ownership.step_down(lost.partitions)
+            return None
 
     def _event(self, event: Event) -> None:
         try:

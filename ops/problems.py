@@ -70,12 +70,15 @@ def _own(error: BaseException) -> Problem | None:
     from ops.failpoints import BadFailpoints
     from ops.migrate import MigrationRefused
     from schemas.definitions.problems import DefinitionError
+    from schemas.definitions.secrets import SecretUnavailable
     from schemas.log.config import BadKafkaConfig
 
     if isinstance(error, DefinitionError | BadSettings | BadKafkaConfig):
         return Problem(str(error), USAGE)
     if type(error).__module__.startswith("apply."):
         return _apply(error)
+    if isinstance(error, SecretUnavailable):
+        return Problem(f"{error}\nSet it for this command, too.", USAGE)
     if isinstance(error, BadFailpoints):
         return Problem(f"GAPLESS_FAILPOINTS: {error}", USAGE)
     if isinstance(error, MigrationRefused):
@@ -86,11 +89,16 @@ def _own(error: BaseException) -> Problem | None:
 def _apply(error: BaseException) -> Problem | None:
     """Refusals and pauses of stage 2, where a verb meets them."""
     from apply.faults import NotPrepared, SinkFault
+    from apply.functions.process import FunctionUnavailable
     from apply.pass_over import PassFailed
     from apply.replay import ReplayRefused
 
     if isinstance(error, NotPrepared | ReplayRefused):
         return Problem(str(error), REFUSED)
+    if isinstance(error, FunctionUnavailable):
+        return Problem(
+            f"{error}\nPut its module into the folder of definitions, or install it here.", USAGE
+        )
     if isinstance(error, SinkFault) and error.__cause__ is None:
         return Problem(f"Postgres cannot take anything now: {error}", UNREACHABLE)
     if isinstance(error, PassFailed):

@@ -22,7 +22,7 @@ import msgspec
 from apply.mapping.types import PG_EPOCH_US
 from apply.outcomes import Reason
 from schemas.definitions.column_types import ColumnType
-from schemas.definitions.time_fields import TimeFault
+from schemas.definitions.time_fields import TimeFault, UndecidedTime
 from schemas.definitions.times import RFC3339, TimeFormat, TimeKind, time_reader
 
 Cast = Callable[[object], Any]
@@ -238,7 +238,7 @@ def _time(time_format: TimeFormat, zone: str | None) -> Cast:
 
 def _fault_of_time(time_format: TimeFormat, zone: str | None) -> Callable[[object], int]:
     """Reads microseconds since 1970; says whether a time is wrong or only lacks a zone."""
-    reader = time_reader(time_format, zone)
+    reader = time_reader(time_format, zone, first=False)
     lenient = time_reader(time_format, "UTC")
 
     def read(value: object) -> int:
@@ -246,6 +246,8 @@ def _fault_of_time(time_format: TimeFormat, zone: str | None) -> Callable[[objec
             return value.us
         try:
             return reader(value)
+        except UndecidedTime as error:
+            raise ValueFault(Reason.AMBIGUOUS_TIME, f"is not one moment: {error}") from None
         except TimeFault as error:
             fault = ValueFault(Reason.BAD_TIME, f"is no time as declared: {error}")
         try:

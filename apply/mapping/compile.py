@@ -12,20 +12,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apply.mapping.casts import ValueFault
+from apply.mapping.functions import entities, members_of
 from apply.mapping.generate import generate
 from apply.mapping.interpret import interpret, missing, seen
+from apply.mapping.outside import UNUSED, Make, Outside
 from apply.mapping.raw import read_page, read_plain
 from apply.mapping.rules import Rules, needs_exact_numbers, resolve, table_columns
 from apply.mapping.types import CompiledMapping, Mapped, Place
 from apply.outcomes import PENDING, Outcome
 from schemas.definitions.mapping import MappingSpec
+from schemas.definitions.paths import MISSING
 from schemas.records import Observation
 
 _PLANS = ("interval", "keyset", "cursor", "snapshot")
 MapOrdinary = Callable[..., None]
 
 
-def compile_mapping(spec: MappingSpec, version_id: int) -> CompiledMapping:
+def compile_mapping(
+    spec: MappingSpec, version_id: int, outside: Outside = UNUSED
+) -> CompiledMapping:
     """The mapping as a function; `version_id` is its number in `gapless.mapping_version`.
 
     Raises ValueError for a specification that no loader gives (such as an array as a key).
@@ -35,7 +40,8 @@ def compile_mapping(spec: MappingSpec, version_id: int) -> CompiledMapping:
         of = spec.columns[name].type
         if of.array or of.name == "jsonb":
             raise ValueError(f"column {name}: {of.sql} cannot be part of a key")
-    mapper = _Mapper(spec, version_id, needs_exact_numbers(spec))
+    make = None if spec.python is None else outside.function(spec.python)
+    mapper = _Mapper(spec, version_id, needs_exact_numbers(spec), outside, make, members_of(spec))
     for plan in _PLANS:
         mapper.for_plan(plan)
     positions = tuple(range(len(spec.key)))
@@ -47,12 +53,15 @@ class _Mapper:
     spec: MappingSpec
     version_id: int
     exact: bool
+    outside: Outside
+    make: Make | None
+    members: frozenset[str]
     plans: dict[str, tuple[Rules, MapOrdinary]] = field(default_factory=dict)
 
     def for_plan(self, plan: str) -> tuple[Rules, MapOrdinary]:
         found = self.plans.get(plan)
         if found is None:
-            rules = resolve(self.spec, plan)
+            rules = resolve(self.spec, plan, self.outside)
             found = self.plans[plan] = (rules, _compiled(self.spec, rules))
         return found
 
@@ -62,11 +71,14 @@ class _Mapper:
         records = observation.records
         mapped = Mapped(observation.first_index, bytearray(len(records)))
         missing(mapped, observation)
+        made: list[object] = []
+        if self.make is not None:
+            made = entities(mapped, observation, place.tenant, self.make, self.members)
         odd: list[int] = []
         ignored: list[int] = []
         try:
             map_ordinary(
-                self._values(records), records, context,
+                self._values(records), records, made, context,
                 mapped.rows.append, odd.append, ignored.append,
             )  # fmt: skip
         except ValueFault:
@@ -76,7 +88,7 @@ class _Mapper:
             mapped.outcomes[at] = Outcome.IGNORED
         for at in odd:
             if mapped.outcomes[at] == PENDING:
-                interpret(mapped, at, records[at], context)
+                interpret(mapped, at, records[at], context, made[at] if made else MISSING)
         return mapped
 
     def _values(self, records: list[bytes]) -> list[object]:

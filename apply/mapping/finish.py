@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from apply.mapping.casts import Cast, ValueFault, array_of, cast_for
+from apply.mapping.outside import Outside
 from apply.outcomes import Reason
 from schemas.definitions.column_types import NUMBERS, TEXTS, TIMES, ColumnType
 from schemas.definitions.mapping import Bound, ColumnSpec, Constant, Personal, Unknown
@@ -51,7 +52,7 @@ def constant_of(spec: ColumnSpec) -> Callable[[Constant], Any]:
     return constant
 
 
-def finish_for(spec: ColumnSpec) -> Finish:
+def finish_for(spec: ColumnSpec, outside: Outside) -> Finish:
     """All that happens to a value of this column. Raises ValueError for what makes no sense."""
     try:
         cast = cast_for(spec.type, spec.from_, spec.zone)
@@ -70,12 +71,20 @@ def finish_for(spec: ColumnSpec) -> Finish:
     if low is not None or high is not None:
         cast, texts = _bounded(spec, cast, low, high, sized), None
     if spec.personal is Personal.HASH:
-        cast, plain, texts = _with_hash(spec, cast), False, None
+        cast, plain, texts = _with_hash(spec, cast, hasher_of(spec, outside)), False, None
     return Finish(cast, plain, texts, low, high)
 
 
+def hasher_of(spec: ColumnSpec, outside: Outside) -> Callable[[str], str]:
+    """How a text that is personal is stored: equal texts alike, in hexadecimal digits.
+
+    Its HMAC-SHA-256 under the declared key, else its SHA-256, which whoever can guess it can find.
+    """
+    return hashed if spec.hash_key is None else outside.hasher(spec.hash_key)
+
+
 def hashed(text: str) -> str:
-    """The stored form of a text that is personal: its SHA-256 in hexadecimal digits."""
+    """The SHA-256 of a text in UTF-8, in hexadecimal digits."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
@@ -162,7 +171,7 @@ def _bound(spec: ColumnSpec, bound: Bound | None, sized: bool) -> Any:
     return constant_of(spec)(bound)
 
 
-def _with_hash(spec: ColumnSpec, cast: Cast) -> Cast:
+def _with_hash(spec: ColumnSpec, cast: Cast, hasher: Callable[[str], str]) -> Cast:
     if spec.type.name != "text" or spec.type.array:
         raise ValueError(f"column {spec.name}: a hash is a text, not {spec.type.sql}")
-    return lambda value: hashed(cast(value))
+    return lambda value: hasher(cast(value))

@@ -63,12 +63,14 @@ class _Writer:
 def generate(rules: Rules) -> tuple[str, dict[str, Any]]:
     """The source of `map_ordinary` and the names it needs.
 
-    `map_ordinary(values, raws, context, row, odd, ignored)`: `values` are decoded records
-    or ODD; `row` is called with rows, `odd` and `ignored` with positions in the part. It raises
+    `map_ordinary(values, raws, made, context, row, odd, ignored)`: `values` are decoded records
+    or ODD; `made`: what a function made of each; `row` is called with rows, `odd` and `ignored` with positions in the part. It raises
     ValueFault, before it calls anything, if what all records share is odd itself.
     """
     writer = _Writer({"Odd": Odd, "NO_dict": {}, "NO_list": (), **_CHECKSUMS})
-    if rules.entity is None:
+    if rules.made:
+        writer.objects.append(f"{_BODY}if e.__class__ is not dict: raise Odd")
+    elif rules.entity is None:
         writer.objects.append(f"{_BODY}raise Odd")
     else:
         writer.objects.append(f"{_BODY}e = {_fetch(writer, Root.RECORD, rules.entity.steps)}")
@@ -89,7 +91,9 @@ def generate(rules: Rules) -> tuple[str, dict[str, Any]]:
     source = [
         *_HEAD,
         *writer.once,
-        "    for r, raw in zip(values, raws):",
+        "    for r, raw, e in zip(values, raws, made):"
+        if rules.made
+        else "    for r, raw in zip(values, raws):",
         "        at += 1",
         "        try:",
         _BODY + "if r.__class__ is not dict: raise Odd",
@@ -103,7 +107,7 @@ def generate(rules: Rules) -> tuple[str, dict[str, Any]]:
 
 
 _HEAD = (
-    "def map_ordinary(values, raws, context, row, odd, ignored):",
+    "def map_ordinary(values, raws, made, context, row, odd, ignored):",
     "    observed = context.observed",
     "    first_index = context.first_index",
     "    source_epoch, generation, partition_id, offset = context.system",

@@ -103,8 +103,11 @@ def missing(mapped: Mapped, observation: Observation) -> None:
         mapped.faults.append(RecordFault(one.index, Reason(one.why), detail))
 
 
-def interpret(mapped: Mapped, at: int, raw: bytes, context: Seen) -> None:
-    """One record, at its position in the part: a row, or an outcome with its evidence."""
+def interpret(mapped: Mapped, at: int, raw: bytes, context: Seen, made: object = MISSING) -> None:
+    """One record, at its position in the part: a row, or an outcome with its evidence.
+
+    `made`: the entity that a function made of it, where the mapping has one.
+    """
     rules = context.rules
     index = context.first_index + at
     try:
@@ -114,7 +117,9 @@ def interpret(mapped: Mapped, at: int, raw: bytes, context: Seen) -> None:
         mapped.unreadable += 1
         mapped.faults.append(RecordFault(index, Reason.UNREADABLE, str(error)))
         return
-    entity = MISSING if rules.entity is None else find(rules.entity.steps, record)
+    entity = made
+    if not rules.made:
+        entity = MISSING if rules.entity is None else find(rules.entity.steps, record)
 
     def value_of(path: Path) -> object:
         if path.root is Root.OBSERVATION:

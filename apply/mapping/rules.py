@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from apply.mapping.casts import ValueFault, as_text, cast_for
-from apply.mapping.finish import Finish, constant_of, finish_for, hashed
+from apply.mapping.finish import Finish, constant_of, finish_for, hasher_of
+from apply.mapping.outside import UNUSED, Outside
 from apply.mapping.types import SYSTEM_COLUMNS, Column
 from apply.outcomes import Reason
 from schemas.definitions.column_types import ColumnType
@@ -58,7 +59,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """All rules of one mapping for one plan, keys first."""
+    """All rules of one mapping for one plan, keys first.
+
+    `made`: the entity is what a function makes of the record, not a part of it.
+    """
 
     plan: str
     keys: tuple[Rule, ...]
@@ -67,19 +71,21 @@ class Rules:
     entity: Path | None  # None: this plan has none, so every record is a fault
     where: Predicate | None
     deleted: Predicate | None
+    made: bool = False
 
 
-def resolve(spec: MappingSpec, plan: str) -> Rules:
+def resolve(spec: MappingSpec, plan: str, outside: Outside = UNUSED) -> Rules:
     """The rules of a plan. Raises ValueError for what no loaded definition can say."""
     others = [column for name, column in spec.columns.items() if name not in spec.key]
     return Rules(
         plan=plan,
-        keys=tuple(_column(spec.columns[name], plan, key=True) for name in spec.key),
-        columns=tuple(_column(column, plan, key=False) for column in others),
+        keys=tuple(_column(spec.columns[name], plan, outside, key=True) for name in spec.key),
+        columns=tuple(_column(column, plan, outside, key=False) for column in others),
         revision=_revision(spec.revision, plan),
         entity=spec.entity.of(plan),
         where=spec.where,
         deleted=spec.deleted,
+        made=spec.python is not None,
     )
 
 
@@ -126,7 +132,7 @@ def _revision(spec: RevisionSpec, plan: str) -> Rule | None:
     )
 
 
-def _column(spec: ColumnSpec, plan: str, *, key: bool) -> Rule:
+def _column(spec: ColumnSpec, plan: str, outside: Outside, *, key: bool) -> Rule:
     """A key column is always required; a dropped one has no path, so it is NULL."""
     constant = constant_of(spec)
     default = constant(spec.default)
@@ -134,12 +140,12 @@ def _column(spec: ColumnSpec, plan: str, *, key: bool) -> Rule:
     if spec.personal is Personal.DROP:
         paths, default = None, None
     if spec.personal is Personal.HASH and default is not None:
-        default = hashed(default)
+        default = hasher_of(spec, outside)(default)
     return Rule(
         name=spec.name,
         type=spec.type,
         paths=paths or (),
-        finish=finish_for(spec),
+        finish=finish_for(spec, outside),
         constant=None if spec.path is not None else constant(spec.const),
         default=default,
         required=key or spec.required,

@@ -3,15 +3,24 @@
 -- name: claim
 -- Take a partition over, or begin it: the claim rises, so whatever the owner before still holds
 -- cannot commit. A new row begins at offset 0; what the log says about that is checked afterwards.
+-- An owner that has a backend there never gave the row back; if it is where that owner found it, too,
+-- what it had in hand may have ended it.
 INSERT INTO gapless.position AS p
-  (pipeline, partition, next_offset_to_apply, claim, owner, backend_pid, backend_start, mapping_versions)
+  (pipeline, partition, next_offset_to_apply, claim, owner, backend_pid, backend_start, mapping_versions,
+  claimed_at_offset)
 VALUES (%(pipeline)s, %(partition)s, 0, 1, %(owner)s, pg_backend_pid(),
-  (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()), %(mapping_versions)s)
+  (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()), %(mapping_versions)s, 0)
 ON CONFLICT (pipeline, partition) DO UPDATE SET
   claim = p.claim + 1, owner = EXCLUDED.owner, backend_pid = EXCLUDED.backend_pid,
-  backend_start = EXCLUDED.backend_start, mapping_versions = EXCLUDED.mapping_versions
+  backend_start = EXCLUDED.backend_start, mapping_versions = EXCLUDED.mapping_versions,
+  unclean = CASE
+    WHEN p.backend_pid IS NULL OR (p.backend_pid, p.backend_start) = (EXCLUDED.backend_pid, EXCLUDED.backend_start)
+      THEN 0
+    WHEN p.claimed_at_offset = p.next_offset_to_apply THEN p.unclean + 1
+    ELSE 1 END,
+  claimed_at_offset = p.next_offset_to_apply
 RETURNING p.partition, p.generation, p.next_offset_to_apply, p.last_offset, p.last_key,
-  p.leader_epoch, p.claim, p.halted, p.end_offset, p.checkpointed_at
+  p.leader_epoch, p.claim, p.halted, p.end_offset, p.checkpointed_at, p.unclean, p.trial
 
 -- name: reclaim
 -- After a lost connection: go on only where nobody else has claimed meanwhile. Waits for what the
@@ -21,7 +30,7 @@ UPDATE gapless.position AS p SET
   backend_start = (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid())
 WHERE pipeline = %(pipeline)s AND partition = %(partition)s AND claim = %(claim)s
 RETURNING p.partition, p.generation, p.next_offset_to_apply, p.last_offset, p.last_key,
-  p.leader_epoch, p.claim, p.halted, p.end_offset, p.checkpointed_at
+  p.leader_epoch, p.claim, p.halted, p.end_offset, p.checkpointed_at, p.unclean, p.trial
 
 -- name: release
 -- A graceful end: no backend is left for a taker-over to terminate.
@@ -59,6 +68,12 @@ UPDATE gapless.position p SET next_offset_to_apply = m.end_at, checkpointed_at =
   leader_epoch = coalesce(m.leader_epoch, p.leader_epoch)
 FROM mine m WHERE p.pipeline = %(pipeline)s AND p.partition = m.partition
 RETURNING p.partition
+
+-- name: note_trial
+-- What is tried next, durable before it is: should it end the process, whoever takes over knows.
+UPDATE gapless.position SET trial = %(trial)s
+WHERE pipeline = %(pipeline)s AND partition = %(partition)s AND claim = %(claim)s
+RETURNING partition
 
 -- name: halt
 -- Stop a partition until an operator accepts what was lost; only its owner may say so.

@@ -9,8 +9,8 @@ WHERE pipeline = %(pipeline)s AND (halted IS NULL OR halted ->> 'cause' = 'recor
 ORDER BY partition FOR UPDATE
 
 -- name: due
--- What is due, oldest first, but nothing that a newer version of the mapping than ours has tried. The part's first
--- index follows from the parts before it.
+-- What is due, oldest first, but nothing that a newer version of the mapping than ours has tried; or records that have
+-- ended a process by themselves. The part's first index follows from the parts before it.
 SELECT e.mapping_version, e.partition, e.generation, e."offset", e.index, e.partition_id, i.text,
   v.mapping, e.plan, e.scope, e.source_epoch, e.original_offset, e.raw, e.attempts, e.fetched_at,
   e.as_of, e.run, e.reason, s.began, l.pass, l.page, l.part, l.parts,
@@ -27,6 +27,7 @@ LEFT JOIN LATERAL (SELECT max(began) AS began FROM gapless.snapshot
   WHERE e.plan = 'snapshot' AND partition_id = e.partition_id AND snapshot = e.scope
     AND generation = e.generation) s ON true
 WHERE e.state = 'retryable' AND e.due_at <= %(now)s AND e.partition = ANY(%(partitions)s)
+  AND (e.reason = %(killed)s) = %(killers)s
   AND NOT EXISTS (SELECT FROM gapless.mapping_version t
     JOIN unnest(%(names)s::text[], %(versions)s::int[]) AS ours (name, version) ON ours.name = t.mapping
     WHERE t.id = coalesce(e.tried_version, e.mapping_version) AND t.version > ours.version)

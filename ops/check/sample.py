@@ -10,20 +10,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from apply.mapping.compile import compile_mapping
+from apply.mapping.outside import UNUSED, Outside
 from apply.mapping.readable import readable_row
 from apply.mapping.types import DELETED, INDEX, CompiledMapping, Place
-from apply.outcomes import Outcome
+from apply.outcomes import Outcome, RecordFault
 from schemas.definitions.mapping import MappingSpec, Personal
 from schemas.keys import split_partition_id
 from schemas.records import Observation
 
-_ROWS, _COLUMNS, _WIDTH = 3, 5, 24
+_ROWS, _COLUMNS, _WIDTH, _REFUSED = 3, 5, 24, 5
 _SHOWN = (Personal.NO, Personal.UNDECLARED)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A record that would be quarantined. `column`: the one that its detail speaks of."""
+
+    key: str
+    reason: str
+    detail: str
+    column: str | None
 
 
 @dataclass(slots=True)
 class Sample:
-    """`outcomes`: how many records would become what; `faults`: reason and detail → how many."""
+    """`outcomes`: how many records would become what; `faults`: reason and detail → how many.
+
+    `refused`: of the first few quarantined ones, key, reason and detail.
+    """
 
     mapping: str
     version: int
@@ -32,6 +46,7 @@ class Sample:
     rows: list[list[str]] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
     deleted: int = 0
+    refused: list[Refused] = field(default_factory=list)
     faults_max: int | None = None
 
     @property
@@ -40,9 +55,14 @@ class Sample:
         return self.faults_max is not None and self.outcomes["quarantined"] > self.faults_max
 
 
-def sample(spec: MappingSpec, observations: Sequence[Observation]) -> Sample:
-    """Map every record of the page, as apply would."""
-    compiled = compile_mapping(spec, 0)
+def sample(
+    spec: MappingSpec, observations: Sequence[Observation], outside: Outside = UNUSED
+) -> Sample:
+    """Map every record of the pages, as apply would.
+
+    Raises FunctionUnavailable or SecretUnavailable for what the mapping needs and is not there.
+    """
+    compiled = compile_mapping(spec, 0, outside)
     found = Sample(spec.name, spec.version, columns=list(spec.columns)[:_COLUMNS])
     found.faults_max = spec.faults_max
     for observation in observations:
@@ -56,7 +76,22 @@ def sample(spec: MappingSpec, observations: Sequence[Observation]) -> Sample:
                 found.rows.append(_shown(compiled, found.columns, row))
         for fault in mapped.faults:
             found.faults[f"{fault.reason.value}: {fault.detail}"] += 1
+            if len(found.refused) < _REFUSED:
+                found.refused.append(_refused(spec, fault))
     return found
+
+
+def _refused(spec: MappingSpec, fault: RecordFault) -> Refused:
+    """The key is shown where none of its columns is personal."""
+    public = all(spec.columns[name].personal in _SHOWN for name in spec.key)
+    key = "·" if fault.key is None else " ".join(map(str, fault.key.values()))
+    column = fault.detail.split(" ", 1)[0]
+    return Refused(
+        _short(key) if public or fault.key is None else "(pers.)",
+        fault.reason.value,
+        fault.detail,
+        column if column in spec.columns else None,
+    )
 
 
 def _shown(compiled: CompiledMapping, columns: Sequence[str], row: tuple[object, ...]) -> list[str]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import textwrap
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,11 +20,23 @@ if TYPE_CHECKING:
     from ops.check.question import Question
     from ops.check.sample import Sample
     from schemas.definitions.load import Definitions
+    from schemas.definitions.mapping import MappingSpec
     from schemas.definitions.source import SourceSpec, StreamSpec, Tenant
     from schemas.settings import Settings
 
-Source = Annotated[
-    str | None, typer.Argument(metavar="[SOURCE]", help="A source; else all, without asking.")
+
+class Origin(StrEnum):
+    """Where `check MAPPING` takes records from."""
+
+    LOG = "log"
+    PROVIDER = "provider"
+
+
+Name = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[NAME]", help="A source, a mapping or a file of one; else all, without asking."
+    ),
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Ask the provider nothing.")]
 Explain = Annotated[
@@ -29,22 +44,40 @@ Explain = Annotated[
 ]
 
 
+From = Annotated[
+    Origin | None,
+    typer.Option(
+        "--from", help="Of a mapping: where records come from; else the log if it has any."
+    ),
+]
+
+
 def check(
-    source: Source = None,
+    name: Name = None,
     offline: Offline = False,
     explain: Explain = False,
+    from_: From = None,
     json: context.Json = False,
     definitions: context.Definitions = None,
 ) -> None:
-    """Validate definitions, show the first question, fetch one page and show what it becomes.
+    """Validate definitions; of a source fetch one page and show what it becomes; of a mapping show
+    what the newest records of the log would become.
 
-    Writes nothing, and needs neither Kafka nor Postgres. Exit code 2: a definition is wrong;
-    3: the provider gives no page.
+    Writes nothing. A source needs neither Kafka nor Postgres. Exit code 2: a definition is wrong;
+    3: there is no page to look at.
     """
     from schemas.definitions.load import load_folder
 
+    path = Path(name) if name is not None and name.endswith((".yaml", ".yml")) else None
+    if path is not None and definitions is None and path.parent.name in ("sources", "mappings"):
+        definitions = path.parent.parent
     settings = context.load_settings(definitions)
     loaded = load_folder(settings.definitions)
+    source = name if path is None else _named(loaded, path)
+    mapping = loaded.mappings.get(source or "")
+    if mapping is not None and source not in loaded.sources:
+        _check_mapping(settings, loaded, mapping, None if offline else from_ or "any", json)
+        return
     chosen = _chosen(loaded, source)
     files = {one.file for one in chosen}
     for problem in loaded.problems:
@@ -63,6 +96,37 @@ def check(
         raise typer.Exit(problems.UNREACHABLE)
 
 
+def _named(loaded: Definitions, path: Path) -> str:
+    """The name of what the file holds; a source with its mappings inside is the source."""
+    files = {name: spec.file for name, spec in loaded.mappings.items()}
+    files |= {name: spec.file for name, spec in loaded.sources.items()}
+    for name, file in reversed(files.items()):
+        if (loaded.folder / file).resolve() == path.resolve():
+            return name
+    loaded.check()
+    raise problems.Stop(f"{path} is no definition of {loaded.folder}.", problems.USAGE)
+
+
+def _check_mapping(
+    settings: Settings, loaded: Definitions, spec: MappingSpec, origin: str | None, as_json: bool
+) -> None:
+    """`origin` None: nothing is asked."""
+    from ops.check.mapping import sampled
+    from ops.check.mapping_report import lines, report
+
+    records = None
+    if origin is not None:
+        records = sampled(settings, loaded, spec, None if origin == "any" else origin)
+    told = report(settings, loaded, spec, records)
+    if as_json:
+        context.print_json(told)
+    else:
+        typer.echo("\n".join(lines(told)))
+        typer.echo("Nothing was written.")
+    if "trouble" in told:
+        raise typer.Exit(problems.UNREACHABLE)
+
+
 def _chosen(loaded: Definitions, source: str | None) -> list[SourceSpec]:
     """The sources that are asked about; problems of other sources do not matter to a single one."""
     from schemas.definitions.problems import DefinitionError
@@ -74,7 +138,12 @@ def _chosen(loaded: Definitions, source: str | None) -> list[SourceSpec]:
     if found is None:
         loaded.check()
         known = ", ".join(sorted(loaded.sources)) or "none"
-        raise problems.Stop(f"There is no source {source}; known: {known}.", problems.USAGE)
+        mappings = ", ".join(sorted(loaded.mappings)) or "none"
+        raise problems.Stop(
+            f"There is no source or mapping {source}; sources known: {known}; "
+            f"mappings known: {mappings}.",
+            problems.USAGE,
+        )
     if errors := loaded.errors_about(source):
         raise DefinitionError(errors)
     return [found]
@@ -108,6 +177,7 @@ def _source(
 def _stream(
     settings: Settings, loaded: Definitions, source: SourceSpec, stream: StreamSpec, offline: bool
 ) -> dict[str, Any]:
+    from apply.functions.outside import Surroundings
     from ops.check.fetch import first_page
     from ops.check.question import first_question
     from ops.check.sample import sample
@@ -136,8 +206,11 @@ def _stream(
     if page.trouble is not None:
         return {**told, "trouble": page.trouble, "unblocked_by": page.unblocked_by}
     told["answer"] = _answer(page)
-    samples = [sample(m, page.observations) for m in loaded.mappings_for(source.name, stream.name)]
-    told["samples"] = [_sample(one) for one in samples]
+    with closing(Surroundings(loaded.folder, shown=True)) as outside:
+        told["samples"] = [
+            _sample(sample(mapping, page.observations, outside))
+            for mapping in loaded.mappings_for(source.name, stream.name)
+        ]
     return told
 
 

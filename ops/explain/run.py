@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
+from apply.functions.outside import Surroundings
 from ops.audit.sink import generation_stretches
 from ops.explain.model import OUTCOMES, Became, Explanation, Sighting
 from ops.explain.search import Search
@@ -71,8 +73,10 @@ def explain(
         stretches = generation_stretches(
             [(g["generation"], g["first_offset"]) for g in generations]
         )
-        search = Search(spec, key)
-        for seen, first_index in _read(settings, search, owner, number, stretches, key, tell):
+        with closing(Surroundings(settings.definitions)) as outside:
+            search = Search(spec, key, outside)
+            every = _read(settings, search, owner, number, stretches, key, tell)
+        for seen, first_index in every:
             _outcome(db, spec.name, seen, first_index)
             seen.wrote_row = row is not None and _is(row, seen)
             found.sightings.append(seen)

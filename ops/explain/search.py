@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from apply.mapping.compile import compile_mapping
+from apply.mapping.outside import Outside
 from apply.mapping.readable import readable, readable_key
 from apply.mapping.types import DELETED, INDEX, REVISION, CompiledMapping, Place
 from ops.explain.model import Sighting
@@ -20,9 +21,9 @@ from schemas.records import Observation
 class Search:
     """Looks for one key, given as text by key column."""
 
-    def __init__(self, spec: MappingSpec, key: Mapping[str, str]) -> None:
+    def __init__(self, spec: MappingSpec, key: Mapping[str, str], outside: Outside) -> None:
         self._spec = spec
-        self._compiled: CompiledMapping = compile_mapping(replace(spec, where=None), 0)
+        self._compiled: CompiledMapping = compile_mapping(replace(spec, where=None), 0, outside)
         self._wanted = dict(key)
 
     def sightings(

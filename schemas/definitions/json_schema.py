@@ -22,6 +22,7 @@ _WHOLE: Final[Schema] = {"type": "integer"}
 _FLAG: Final[Schema] = {"type": "boolean"}
 _DURATION: Final[Schema] = {"type": "string", "pattern": "^[0-9]{1,15}(us|ms|s|m|h|d)$"}
 _RATE: Final[Schema] = {"type": "string", "pattern": "^[0-9]{1,9}/(s|m|h)$"}
+_FUNCTION_PATH: Final[Schema] = {"type": "string", "pattern": r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"}
 _VALUES: Final[Schema] = {"type": ["object", "null"]}
 _PREDICATE: Final[Schema] = {"type": ["object", "array"]}
 
@@ -263,7 +264,7 @@ def _programs(headers: Schema, errors: Schema) -> dict[str, Schema]:
     """The plans that are programs."""
     python = {
         **_changes_values(),
-        "class": {"type": "string", "pattern": r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"},
+        "class": _FUNCTION_PATH,
         "settings": _VALUES,
         "hang": _DURATION,
         "headers": headers,
@@ -314,9 +315,15 @@ def _mapping(known: Known, first: tuple[str, ...] = ()) -> Schema:
                 _map(known_keys.FAULTS, {"max": {"type": "integer", "minimum": 0}}, ("max",)),
             ]
         },
+        "python": {"anyOf": [_FUNCTION_PATH, _function()]},
     }
     required = (*first, "version", "from", "table", "key", "revision", "columns")
     return _map(known, values, required)
+
+
+def _function() -> Schema:
+    values = {"function": _FUNCTION_PATH, "hang": _DURATION, "memory": _TEXT}
+    return _map(known_keys.FUNCTION, values, ("function",))
 
 
 def _by_plan() -> Schema:
@@ -343,7 +350,9 @@ def _column() -> Schema:
             "values": {"type": ["array", "object"]},
             "unknown": {"anyOf": [_words(Unknown.QUARANTINE, Unknown.KEEP), unknown]},
             "pattern": _TEXT,
-            "personal": {"enum": personal},
+            "personal": {
+                "anyOf": [{"enum": personal}, _map(known_keys.PERSONAL, {"hash": _VALUES})]
+            },
         },
         ("type",),
     )

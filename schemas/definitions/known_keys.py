@@ -163,10 +163,10 @@ MAPPING: Final = Known(
         "gapless", "mapping", "version", "from", "table", "key", "revision", "entity", "where",
         "deleted", "absent", "absent_max", "columns", "events", "subjects", "incident", "keep",
         "faults",
+        "python",
     ),
     {
         "children": "Keep the list as a `jsonb` column of the parent.",
-        "python": "Write `columns:`.",
     },
     {"name": "Write `mapping:`.", "source": "Write `from: source/stream`.",
      "primary_key": "Write `key:`.", "fields": "Write `columns:`.", "filter": "Write `where:`."},
@@ -186,7 +186,12 @@ COLUMN: Final = Known(
             "nullable": "Write `required: true` where NULL is a fault."},
 )  # fmt: skip
 ALTERNATIVE: Final = Known(("path", "pattern", "prefix"))
+FUNCTION: Final = Known(
+    ("function", "hang", "memory"),
+    advice={"path": "Write `function: package.module:name`.", "timeout": "Write `hang:`."},
+)
 UNKNOWN_USE: Final = Known(("use",))
+PERSONAL: Final = Known(("hash",), advice={"key": "Write `personal: {hash: {env: HASH_KEY}}`."})
 EVENTS: Final = Known(("to", "created", "changed", "deleted"))
 EVENTS_TO: Final = Known(
     ("topic",),

@@ -1,7 +1,7 @@
 """What a mapping's definition says, frozen: a versioned rule from records to one table.
 
 `key` and `columns` are complete: where the source has tenants, `tenant_id` is in both. Absent on
-purpose: children and Python functions, which the loader refuses by name.
+purpose: children, which the loader refuses by name.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from schemas.definitions.column_types import ColumnType
 from schemas.definitions.paths import Path
 from schemas.definitions.predicates import Predicate
+from schemas.definitions.secrets import Reference
 from schemas.definitions.times import TimeFormat
 
 T = TypeVar("T")
@@ -102,6 +103,7 @@ class ColumnSpec:
     from_: TimeFormat | None = None  # None: ISO 8601
     zone: str | None = None  # IANA zone of times without one; None: those are faults
     personal: Personal = Personal.UNDECLARED
+    hash_key: Reference | None = None  # with HASH: an HMAC under this key, else a plain SHA-256
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,21 @@ class EventsSpec:
     changed: str | None = None
     changed_fields: tuple[str, ...] = ()  # empty: a change of any column
     deleted: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSpec:
+    """A Python function that makes the entity of a record, in a process of its own."""
+
+    module: str
+    name: str  # of the function, within the module
+    hang_s: float  # the longest that one record may take
+    memory_bytes: int  # the most data that its process may hold
+
+    @property
+    def path(self) -> str:
+        """The function as the definition names it."""
+        return f"{self.module}:{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,5 +154,6 @@ class MappingSpec:
     keep_quarantine_s: float = 90 * 86_400.0
     faults_max: int | None = None  # records in quarantine per log partition; None: any number
     incident: Mapping[str, object] | None = None  # roles to columns, as written
+    python: FunctionSpec | None = None  # what it returns is the entity; `entity` says nothing then
     hash: str = ""  # fingerprint of all that rows depend on, but the version
     file: str = ""

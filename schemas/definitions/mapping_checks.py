@@ -29,6 +29,12 @@ def check_mapping(
         if spec.events is not None:
             _check_columns(fields, fields.entry("events"), spec, spec.events.changed_fields)
         _check_incident(reader, fields, spec)
+    if spec.python is not None and fields.has("entity"):
+        reader.note(
+            fields.entry("entity"),
+            "what the function returns is the entity",
+            "Take `entity` out; a column reads the record itself at `$.path`.",
+        )
     if fields.has("from") and spec.source:
         _check_source(reader, fields, spec, sources, what)
 

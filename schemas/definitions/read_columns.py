@@ -19,7 +19,9 @@ from schemas.definitions.mapping import (
 )
 from schemas.definitions.paths import Path, Root, parse_mapping_path
 from schemas.definitions.read_predicate import read_regex
+from schemas.definitions.read_values import read_reference
 from schemas.definitions.reader import Reader, Refused
+from schemas.definitions.secrets import Reference
 from schemas.definitions.times import TimeFault, parse_format, parse_time, parse_zone
 from schemas.definitions.tree import Entry, ListNode, MapNode, Node, ScalarNode
 
@@ -109,7 +111,9 @@ def _long(reader: Reader, node: MapNode, name: str) -> ColumnSpec:
     for key in ("from", "zone"):
         if fields.has(key) and column_type.name not in TIMES:
             reader.note(fields.entry(key), f"`{key}` is for times, and {column_type.sql} is none")
-    personal = fields.get("personal", lambda one: _personal(reader, one), Personal.UNDECLARED)
+    personal, hash_key = fields.get(
+        "personal", lambda one: _personal(reader, one), (Personal.UNDECLARED, None)
+    )
     if personal is Personal.HASH and column_type.sql != "text":
         reader.note(
             fields.entry("personal"), "a hash is a text", "Write `type: text`, or `personal: drop`."
@@ -129,6 +133,7 @@ def _long(reader: Reader, node: MapNode, name: str) -> ColumnSpec:
         from_=fields.get("from", reader.parsed(parse_format), None),
         zone=fields.get("zone", reader.parsed(parse_zone), None),
         personal=personal,
+        hash_key=hash_key,
     )
     _check_bounds(fields, spec)
     return spec
@@ -207,8 +212,18 @@ def _unknown(reader: Reader, node: Node, column_type: ColumnType) -> tuple[Unkno
     return Unknown(reader.choice("quarantine", "keep")(node)), None
 
 
-def _personal(reader: Reader, node: Node) -> Personal:
-    return _PERSONAL[reader.choice(*_PERSONAL)(node)]
+def _personal(reader: Reader, node: Node) -> tuple[Personal, Reference | None]:
+    """The treatment, and the key of a hash that nobody without it can guess values from."""
+    if not isinstance(node, MapNode):
+        return _PERSONAL[reader.choice(*_PERSONAL)(node)], None
+    fields = Fields(reader, node, "personal", known_keys.PERSONAL)
+    key = fields.need(
+        "hash",
+        lambda one: read_reference(reader, one),
+        None,
+        "Write for example `personal: {hash: {env: HASH_KEY}}`.",
+    )
+    return Personal.HASH, key
 
 
 def read_constant(reader: Reader, node: Node, column_type: ColumnType) -> Constant:

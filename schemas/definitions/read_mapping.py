@@ -28,6 +28,7 @@ from schemas.definitions.read_columns import (
     read_pattern,
     read_short,
 )
+from schemas.definitions.read_function import read_function
 from schemas.definitions.read_lengths import positive_s
 from schemas.definitions.read_predicate import read_predicate
 from schemas.definitions.reader import Reader, Refused
@@ -86,6 +87,7 @@ def read_mapping(
         faults_max=fields.get("faults", lambda node: _faults(reader, node), None),
         incident=fields.get("incident", lambda node: _incident(reader, node), None),
         file=reader.file,
+        python=fields.get("python", lambda node: read_function(reader, node), None),
     )
     origin = sources.get(source)
     if origin is not None and origin.tenants is not None:
@@ -98,8 +100,12 @@ def read_mapping(
 
 
 def mapping_hash(spec: MappingSpec) -> str:
-    """The fingerprint of everything but the version, the place of the file, and what no row shows."""
-    return fingerprint(dataclasses.replace(spec, version=0, file="", hash="", faults_max=None))
+    """The fingerprint of all that rows depend on, but the version: no file, limits or tolerance."""
+    python = spec.python
+    if python is not None:
+        python = dataclasses.replace(python, hang_s=0.0, memory_bytes=0)
+    same = dataclasses.replace(spec, version=0, file="", hash="", python=python, faults_max=None)
+    return fingerprint(same)
 
 
 def _from(reader: Reader, node: Node) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from schemas.definitions.mapping import MappingSpec, RevisionKind, Unknown
+from schemas.definitions.mapping import MappingSpec, Personal, RevisionKind, Unknown
 from schemas.definitions.programs import ProgramSpec, SingerSpec
 from schemas.definitions.source import (
     HOLD_STILL,
@@ -36,6 +36,11 @@ def risks_of_mapping(spec: MappingSpec) -> tuple[str, ...]:
         f"{spec.name}.{column.name}: unknown: {column.unknown.value}; new values pass without a word"
         for column in spec.columns.values()
         if column.unknown is not Unknown.QUARANTINE
+    ]
+    out += [
+        f"{spec.name}.{column.name}: personal: hash without a key; whoever can guess a value can find it"
+        for column in spec.columns.values()
+        if column.personal is Personal.HASH and column.hash_key is None
     ]
     return tuple(out)
 

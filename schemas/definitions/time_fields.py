@@ -14,6 +14,10 @@ class TimeFault(ValueError):
     """A value is no time in the declared notation; the text says why and never repeats it."""
 
 
+class UndecidedTime(TimeFault):
+    """A time of day that its zone has twice, or skips: two moments or none, and none is picked."""
+
+
 def within(us: int) -> int:
     """The time itself, or TimeFault outside the years 1 to 9999."""
     if not _MIN_US <= us <= _MAX_US:
@@ -33,11 +37,12 @@ def offset_s(text: str) -> int:
     return -seconds if text[0] == "-" else seconds
 
 
-def from_fields(fields: Mapping[str, int], tz: tzinfo | None) -> int:
+def from_fields(fields: Mapping[str, int], tz: tzinfo | None, *, first: bool = True) -> int:
     """Microseconds since 1970 of year, month, day and what else is given.
 
     `offset_s` (seconds east of UTC) wins over `tz`; without both the time is naive: TimeFault.
-    Second 60, a leap second, is the first moment of the next minute.
+    Second 60, a leap second, is the first moment of the next minute. `first`: of an hour that `tz`
+    has twice the first is meant; else such a time, and one that `tz` skips, is UndecidedTime.
     """
     second = fields.get("second", 0)
     try:
@@ -60,6 +65,8 @@ def from_fields(fields: Mapping[str, int], tz: tzinfo | None) -> int:
         if tz is None:
             raise TimeFault("a time without a zone; the definition names no `zone`")
         found = local.replace(tzinfo=tz).utcoffset()
+        if not first and found != local.replace(tzinfo=tz, fold=1).utcoffset():
+            raise UndecidedTime("its zone has this time of day twice on that day, or not at all")
         offset = 0 if found is None else int(found.total_seconds())
     us = (local - EPOCH) // ONE_US
     return within(us + (second // 60) * 1_000_000 - offset * 1_000_000)

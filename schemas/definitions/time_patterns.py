@@ -1,7 +1,8 @@
 """strptime-like patterns of times, compiled once: strict when read, exact when printed.
 
-`%3f` and `%6f` are exactly that many digits of a second, `%f` reads any number and prints six.
-English names of months and days only, whatever the locale.
+`%3f` and `%6f` are exactly that many digits of a second, `%f` reads any number and prints six. `%-d`
+has no leading zero. English names of months and days only, whatever the locale; a year of two
+digits is absent, since its century would be a guess.
 """
 
 import re
@@ -19,7 +20,7 @@ _MONTHS: Final = (
     "October", "November", "December",
 )  # fmt: skip
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_TOKEN = re.compile(r"%(3f|6f|.)|([^%]+)", re.DOTALL)
+_TOKEN = re.compile(r"%(3f|6f|-?.)|([^%]+)", re.DOTALL)
 _DAY_US: Final = 86_400_000_000
 
 
@@ -70,6 +71,7 @@ _DIRECTIVES: Final = {
     "3f": _Directive("([0-9]{3})", "us", 1_000, _fraction, lambda t: f"{t.microsecond // 1000:03d}"),
     "6f": _Directive("([0-9]{6})", "us", 1, _fraction, lambda t: f"{t.microsecond:06d}"),
     "f": _Directive("([0-9]{1,9})", "us", 1, _fraction, lambda t: f"{t.microsecond:06d}"),
+    "Z": _Directive("(Z|UTC|GMT)", "offset_s", _DAY_US, lambda _: 0, lambda _: "UTC"),
     "z": _Directive("(Z|[+-][0-9]{2}(?::?[0-9]{2})?)", "offset_s", _DAY_US, offset_s, _print_offset),
     "B": _Directive(_any_of(_MONTHS), "month", _DAY_US, _index(_MONTHS), lambda t: _MONTHS[t.month - 1]),
     "b": _Directive(
@@ -82,6 +84,17 @@ _DIRECTIVES: Final = {
         lambda t: _DAYS[t.weekday()][:3],
     ),
 }  # fmt: skip
+
+
+# Written without a leading zero, and read with or without one.
+_UNPADDED: Final = {
+    f"-{name}": _Directive(
+        "([0-9]{1,2})", padded.field, padded.unit_us, padded.read,
+        lambda t, padded=padded: padded.print(t).lstrip("0") or "0",  # type: ignore[misc]
+    )
+    for name, padded in _DIRECTIVES.items() if name in "mdHIMS"
+}  # fmt: skip
+_KNOWN: Final = {**_DIRECTIVES, **_UNPADDED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +135,14 @@ def compile_pattern(text: str) -> TimePattern:
         name, literal = found[1], found[2]
         if literal is not None or name == "%":
             parts.append(literal or "%")
-        elif name in _DIRECTIVES:
-            parts.append(_DIRECTIVES[name])
+        elif name in _KNOWN:
+            parts.append(_KNOWN[name])
         else:
             raise NotationError(
                 f"patterns of times have no %{name}",
-                f"They have {' '.join('%' + d for d in _DIRECTIVES)}.",
+                f"They have {' '.join('%' + d for d in _KNOWN)}.",
             )
+    _check_unpadded(parts)
     directives = [part for part in parts if not isinstance(part, str)]
     fields = [directive.field for directive in directives]
     if len(set(fields)) < len(fields) or text.count("%") != len(directives) + 2 * text.count("%%"):
@@ -148,3 +162,14 @@ def compile_pattern(text: str) -> TimePattern:
         min(directive.unit_us for directive in directives),
         ends_in_utc or "offset_s" in fields,
     )
+
+
+def _check_unpadded(parts: list[str | _Directive]) -> None:
+    """Where a number of one or two digits ends must not be a guess."""
+    loose = set(map(id, _UNPADDED.values()))
+    for part, following in zip(parts, [*parts[1:], ""], strict=True):
+        if id(part) in loose and (not isinstance(following, str) or following[:1].isdigit()):
+            raise NotationError(
+                "two numbers stand side by side, and one has no fixed width",
+                "Write something between them, as in `%-d.%-m.%Y`, or take the `-` out.",
+            )

@@ -1,14 +1,15 @@
 """Times as providers write them, read and printed as integer microseconds since 1970 in UTC.
 
 Nothing here is a float. What a notation shows beyond microseconds is cut off. A time without a zone
-is refused unless the definition names one; of an hour that a zone has twice the first is meant.
+is refused unless the definition names one; of an hour that a zone has twice the first is meant, or
+the time is refused, as the reader is asked for.
 """
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
@@ -17,8 +18,10 @@ from zoneinfo import ZoneInfo
 from schemas.definitions.problems import NotationError, closest
 from schemas.definitions.time_fields import EPOCH, ONE_US, from_fields, offset_s, within
 from schemas.definitions.time_fields import TimeFault as TimeFault
+from schemas.definitions.time_fields import UndecidedTime as UndecidedTime
 from schemas.definitions.time_patterns import TimePattern, compile_pattern
 
+_EXACT = Context(prec=60)
 _ISO = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
     r"(?:[Tt ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]+))?)?)?"
@@ -33,7 +36,17 @@ class TimeKind(StrEnum):
     RFC3339_MS = "rfc3339_ms"  # milliseconds
     UNIX_S = "unix_s"  # a number of seconds
     UNIX_MS = "unix_ms"  # a number of milliseconds
+    UNIX_US = "unix_us"  # a number of microseconds
+    UNIX_NS = "unix_ns"  # a number of nanoseconds, read to the microsecond
     PATTERN = "pattern"  # strptime-like, with %3f and %6f
+
+
+_PER_SECOND: Final = {
+    TimeKind.UNIX_S: 1,
+    TimeKind.UNIX_MS: 1_000,
+    TimeKind.UNIX_US: 1_000_000,
+    TimeKind.UNIX_NS: 1_000_000_000,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +61,9 @@ class TimeFormat:
         """The smallest step that the notation can print, in microseconds."""
         if self.kind is TimeKind.PATTERN:
             return _compiled(self).unit_us
-        return 1_000_000 if self.kind in (TimeKind.RFC3339, TimeKind.UNIX_S) else 1_000
+        if self.kind in (TimeKind.RFC3339, TimeKind.UNIX_S):
+            return 1_000_000
+        return 1 if self.kind in (TimeKind.UNIX_US, TimeKind.UNIX_NS) else 1_000
 
 
 RFC3339: Final = TimeFormat(TimeKind.RFC3339)
@@ -87,18 +102,20 @@ def parse_time(value: object, time_format: TimeFormat = RFC3339, zone: str | Non
 
 @lru_cache(maxsize=256)
 def time_reader(
-    time_format: TimeFormat = RFC3339, zone: str | None = None
+    time_format: TimeFormat = RFC3339, zone: str | None = None, *, first: bool = True
 ) -> Callable[[object], int]:
-    """A function that reads one provider's times; it raises TimeFault."""
+    """A function that reads one provider's times; it raises TimeFault.
+
+    `first`: of an hour that `zone` has twice the first is meant; else UndecidedTime is raised.
+    """
     tz: tzinfo | None = None if zone is None else ZoneInfo(zone)
-    if time_format.kind is TimeKind.UNIX_S:
-        return lambda value: _from_number(value, 1_000_000)
-    if time_format.kind is TimeKind.UNIX_MS:
-        return lambda value: _from_number(value, 1_000)
+    if time_format.kind in _PER_SECOND:
+        per_second = _PER_SECOND[time_format.kind]
+        return lambda value: _from_number(value, per_second)
     if time_format.kind is TimeKind.PATTERN:
         pattern = _compiled(time_format)
-        return lambda value: from_fields(pattern.read(_text(value)), tz)
-    return lambda value: _from_iso(_text(value), tz)
+        return lambda value: from_fields(pattern.read(_text(value)), tz, first=first)
+    return lambda value: _from_iso(_text(value), tz, first=first)
 
 
 def print_time(us: int, time_format: TimeFormat = RFC3339, zone: str | None = None) -> str | int:
@@ -109,10 +126,8 @@ def print_time(us: int, time_format: TimeFormat = RFC3339, zone: str | None = No
     """
     if us % time_format.unit_us:
         raise ValueError(f"{us} us is between two steps of {time_format.unit_us} us")
-    if time_format.kind is TimeKind.UNIX_S:
-        return us // 1_000_000
-    if time_format.kind is TimeKind.UNIX_MS:
-        return us // 1_000
+    if time_format.kind in _PER_SECOND:
+        return us * _PER_SECOND[time_format.kind] // 1_000_000
     moment = EPOCH + timedelta(microseconds=us)
     if time_format.kind is TimeKind.PATTERN:
         pattern = _compiled(time_format)
@@ -145,21 +160,22 @@ def _text(value: object) -> str:
     return value
 
 
-def _from_number(value: object, factor: int) -> int:
+def _from_number(value: object, per_second: int) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
-        return within(value * factor)
+        return within(value * 1_000_000 // per_second)
     if not isinstance(value, float | str | Decimal):
         raise TimeFault("a number was expected")
     try:
         number = Decimal(str(value)) if len(str(value)) <= 40 else Decimal("NaN")
     except InvalidOperation:
         raise TimeFault("a number was expected") from None
-    if not number.is_finite() or number.adjusted() > 18:
+    if not number.is_finite() or number.adjusted() > 21:
         raise TimeFault("not a number that is a time")
-    return within(int((number * factor).to_integral_value("ROUND_FLOOR")))
+    us = _EXACT.multiply(number, Decimal(1_000_000) / per_second)
+    return within(int(us.to_integral_value("ROUND_FLOOR")))
 
 
-def _from_iso(text: str, tz: tzinfo | None) -> int:
+def _from_iso(text: str, tz: tzinfo | None, *, first: bool) -> int:
     if (
         len(text) in (20, 24, 27)
         and text[4] == text[7] == "-"
@@ -181,4 +197,4 @@ def _from_iso(text: str, tz: tzinfo | None) -> int:
     }  # fmt: skip
     if offset is not None:
         fields["offset_s"] = offset_s(offset)
-    return from_fields(fields, tz)
+    return from_fields(fields, tz, first=first)

@@ -206,7 +206,6 @@ MAPPING_MISTAKES = [
     ("key: id", "key: id\nfaults: stop", "none of accept, halt"),
     ("key: id", "key: id\nfaults: {max: -1}", "-1 is too small"),
     ("key: id", "key: id\nfaults: {}", "faults needs `max:`"),
-    ("key: id", "key: id\npython: a.b", "`python` is part of the language"),
     ("key: id", "key: id\nsubjects: [mail]", "has no column mail"),
     ("key: id", "key: id\nabsent_max: 110%", "this is no share"),
     ("key: id", "key: id\nincident: {colour: id}", 'no role "colour"'),
@@ -230,6 +229,14 @@ MAPPING_MISTAKES = [
     ("id: text", "id: text\n  x: {type: text, pattern: '('}", "no regular expression"),
     ("id: text", "id: text\n  x: {type: bigint, personal: hash}", "a hash is a text"),
     ("id: text", "id: text\n  x: {type: text, personal: true}", '"true" is none of keep, hash, drop, false'),
+    ("id: text", "id: text\n  x: {type: bigint, personal: {hash: {env: K}}}", "a hash is a text"),
+    ("id: text", "id: text\n  x: {type: text, personal: {hash: K}}", "a reference is needed here"),
+    ("id: text", "id: text\n  x: {type: text, personal: {key: {env: K}}}", 'personal has no key "key"'),
+    ("key: id", "key: id\npython: acme.shop.order", '"acme.shop.order" is no path of a function'),
+    ("key: id", "key: id\npython: {hang: 5s}", "python needs `function:`"),
+    ("key: id", "key: id\npython: {function: a:b, memory: 1MiB}", "Python itself needs more"),
+    ("key: id", "key: id\npython: {function: a:b, timeout: 1s}", 'python has no key "timeout"'),
+    ("key: id", "key: id\npython: a:b\nentity: data", "what the function returns is the entity"),
 ]  # fmt: skip
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from schemas.definitions import load_folder
 from schemas.definitions.risks import assumptions_of_stream, risks_of_mapping, risks_of_source
-from tests.unit.definition_files import SHOP, changed, load
+from schemas.definitions.secrets import Reference
+from tests.unit.definition_files import ORDERS, SHOP, changed, load
 
 FOLDER = Path(__file__).parent / "definitions"
 
@@ -42,7 +43,16 @@ def test_each_risk_is_named(tmp_path: Path, old: str, new: str, risk: str) -> No
 def test_risks_of_mappings() -> None:
     mappings = load_folder(FOLDER).mappings
     assert "kind: exact" in risks_of_mapping(mappings["stripe_events"])[0]
-    assert "unknown: keep" in risks_of_mapping(mappings["github_issues"])[0]
+    unknown, guessed = risks_of_mapping(mappings["github_issues"])
+    assert "unknown: keep" in unknown
+    assert guessed.startswith("github_issues.author: personal: hash without a key")
+
+
+def test_a_hash_under_a_key_is_no_risk(tmp_path: Path) -> None:
+    keyed = "  id: text\n  who: {type: text, personal: {hash: {env: HASH_KEY}}}"
+    spec = load(tmp_path, SHOP, changed(ORDERS, ("  id: text", keyed))).mappings["shop_orders"]
+    assert spec.columns["who"].hash_key == Reference("env", "HASH_KEY")
+    assert risks_of_mapping(spec) == ()
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,11 @@ from schemas.definitions.durations import (
 from schemas.definitions.problems import NotationError
 from schemas.definitions.times import (
     TimeFault,
+    UndecidedTime,
     parse_format,
     parse_time,
     print_time,
+    time_reader,
 )
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -35,6 +37,10 @@ FORMATS = [
     "%A, %d %B %Y %I:%M:%S %p UTC",
     "%a, %d %b %Y %H:%M:%S GMT",
     "%Y%m%d%H%M%S%fZ",
+    "unix_us",
+    "unix_ns",
+    "%-m/%-d/%Y %-I:%M:%S %p %Z",
+    "%a, %-d %b %Y %H:%M:%S %z",
 ]
 MOMENTS = st.datetimes(datetime(1900, 1, 1), datetime(2199, 12, 31), timezones=st.just(UTC))  # noqa: DTZ001
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -82,6 +88,13 @@ def test_iso_is_read_as_python_reads_it(moment: datetime, precision: str) -> Non
         ("1704067200.1234567", "unix_s", 1_704_067_200_123_456),
         (-1, "unix_ms", -1_000),
         (0.1, "unix_s", 100_000),
+        (1_704_067_200_123_456, "unix_us", 1_704_067_200_123_456),
+        (1_704_067_200_123_456_789, "unix_ns", 1_704_067_200_123_456),
+        ("1704067200123456789.9", "unix_ns", 1_704_067_200_123_456),
+        ("0." + "9" * 37, "unix_s", 999_999),
+        ("Mon, 1 Jan 2024 01:00:00 +0100", "%a, %-d %b %Y %H:%M:%S %z", 1_704_067_200_000_000),
+        ("Mon, 01 Jan 2024 00:00:00 GMT", "%a, %-d %b %Y %H:%M:%S %Z", 1_704_067_200_000_000),
+        ("1/1/2024 12:00 AM", "%-m/%-d/%Y %-I:%M %p", 1_704_067_200_000_000),
     ],
 )
 def test_times_as_providers_write_them(value: object, name: str, us: int) -> None:
@@ -131,8 +144,34 @@ def test_a_time_between_two_steps_is_never_rounded() -> None:
         print_time(1_500_000, parse_format("unix_s"))
 
 
+def test_an_hour_that_a_zone_has_twice_or_never_is_the_first_or_refused() -> None:
+    for text, us in (
+        ("2026-10-25T02:30:00", 1_792_888_200_000_000),  # summer time first
+        ("2026-03-29T02:30:00", 1_774_747_800_000_000),  # the clocks go from 2 to 3
+    ):
+        assert parse_time(text, zone="Europe/Berlin") == us
+        for time_format in ("rfc3339", "%Y-%m-%dT%H:%M:%S"):
+            read = time_reader(parse_format(time_format), "Europe/Berlin", first=False)
+            with pytest.raises(UndecidedTime):
+                read(text)
+            assert read(text.replace("T02", "T04")) > us
+    offset = time_reader(zone="Europe/Berlin", first=False)("2026-10-25T02:30:00+01:00")
+    assert offset == 1_792_891_800_000_000, "who says the offset says which"
+
+
 @pytest.mark.parametrize(
-    "text", ["%Y-%m", "%Y-%m-%d %Q", "%Y-%m-%d %d", "%Y-%m-%d %I", "%H:%M", "%Y-%m-%d %"]
+    "text",
+    [
+        "%-m%-d%Y",
+        "%Y%-m2%d",
+        "%y-%m-%d",
+        "%Y-%m",
+        "%Y-%m-%d %Q",
+        "%Y-%m-%d %d",
+        "%Y-%m-%d %I",
+        "%H:%M",
+        "%Y-%m-%d %",
+    ],
 )
 def test_patterns_that_determine_no_moment(text: str) -> None:
     with pytest.raises(NotationError):

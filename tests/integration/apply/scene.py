@@ -14,6 +14,7 @@ import psycopg
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from apply.functions.outside import Surroundings
 from apply.mapping.types import CompiledMapping
 from apply.service import Service
 from apply.tables import migrate_mappings
@@ -114,6 +115,7 @@ class Scene:
                 "definitions": folder, **settings,
             }
         )  # fmt: skip
+        self.outside = Surroundings(folder)
         self.db = psycopg.connect(lane.postgres, autocommit=True)
         self.db.execute("SET TimeZone TO 'UTC'")
         self._topics(partitions)
@@ -146,7 +148,7 @@ class Scene:
     def mappings(self) -> list[CompiledMapping]:
         """Compiled under their registered numbers."""
         with psycopg.connect(self.lane.postgres) as connection:
-            return registered(connection, self.definitions.mappings.values())
+            return registered(connection, self.definitions.mappings.values(), self.outside)
 
     # the log
 
@@ -267,6 +269,7 @@ class Scene:
         return {name: count for name, count in zip(names, total, strict=True) if count}
 
     def close(self) -> None:
+        self.outside.close()
         self.db.close()
 
 

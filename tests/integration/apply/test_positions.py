@@ -14,7 +14,8 @@ from apply.claim import LIVE
 from apply.decode import Decoder
 from apply.faults import SinkFault
 from apply.listings import Listings
-from apply.store import Lost, Store
+from apply.report import Lost
+from apply.store import Store
 from apply.versions import by_stream
 from ops.facts.log import mirrored
 from schemas import codec, keys

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.ops.verbs import REPOSITORY, read, run
+from tests.integration.ops.written import Deployment
+from tests.unit.definition_files import changed
 from tests.upstream import Provider
 
 DEMO = REPOSITORY / "ops/demo/definitions"
@@ -112,4 +114,75 @@ def test_a_mapping_of_another_source_that_is_wrong(environment: dict[str, str]) 
 def test_a_source_that_is_not_there(environment: dict[str, str]) -> None:
     done = run(environment, "check", "demo")
     assert done.returncode == 2
-    assert "known: demo_crm, demo_pipeline" in done.stderr
+    assert "sources known: demo_crm, demo_pipeline" in done.stderr
+    assert "mappings known: " in done.stderr
+
+
+def _mapping(deployment: Deployment, *changes: tuple[str, str]) -> Path:
+    file = deployment.settings.definitions / "mappings/orders.yaml"
+    file.write_text(changed(file.read_text(), *changes))
+    return file
+
+
+def test_a_mapping_is_tried_on_the_newest_records_of_the_log(deployment: Deployment) -> None:
+    _mapping(
+        deployment,
+        ("personal: false}", "personal: false, values: [open]}\n  mail: emial::text"),
+    )
+    told = read(deployment.environment, "check", "orders")
+    assert (told["origin"], told["records"], told["pages"]) == ("the log", 6, 3)
+    assert told["outcomes"] == {"applied": 5, "quarantined": 1}
+    assert told["columns"] == ["id", "status", "mail", "email"]
+    assert told["rows"][0] == ["o-1", "open", "·", "(pers.)"]
+    detail = 'status "refunded" is none of open'
+    assert told["refused"] == [
+        {"key": "o-3", "reason": "unknown_value", "detail": detail, "line": 10}
+    ]
+    done = run(deployment.environment, "check", "mappings/orders.yaml")
+    assert done.returncode == 0, done.stderr
+    assert (
+        "Sampled                    6 records on 3 pages of shop/orders, from the log"
+        in done.stdout
+    )
+    assert f"      {detail}    line 10" in done.stdout
+    assert "Would become               5 applied, 1 quarantined" in done.stdout
+    assert "mappings/orders.yaml:11:9  warning: none of 6 sampled records has emial" in done.stdout
+    assert "Did you mean `email` (in 6 of 6)?" in done.stdout
+    assert "mail.example" not in done.stdout, "personal data is not shown"
+    offline = run(deployment.environment, "check", "orders", "--offline")
+    assert offline.returncode == 0
+    assert "Sampled" not in offline.stdout
+
+
+def test_a_function_is_tried_and_what_it_prints_is_shown(deployment: Deployment) -> None:
+    (deployment.settings.definitions / "shop_rows.py").write_text(
+        "def order(record, seen):\n"
+        "    print('looks at', record['id'])\n"
+        "    if record['id'] == 'o-4':\n"
+        "        raise KeyError(record['email'])\n"
+        "    return {'id': record['id'], 'status': seen.plan, 'email': '', 'version': 1}\n"
+    )
+    _mapping(deployment, ("key: id", "key: id\npython: shop_rows:order"))
+    done = run(deployment.environment, "check", "orders")
+    assert done.returncode == 0, done.stderr
+    assert "Rows are made by           shop_rows:order" in done.stdout
+    assert "mapper_failed" in done.stdout
+    assert "shop_rows:order raised KeyError at shop_rows.py:4" in done.stdout
+    assert "Would become               5 applied, 1 quarantined" in done.stdout
+    assert "looks at o-1" in done.stderr
+    (deployment.settings.definitions / "shop_rows.py").unlink()
+    away = run(deployment.environment, "check", "orders")
+    assert away.returncode == 2
+    assert "there is no module shop_rows" in away.stderr
+    assert "Traceback" not in away.stderr
+
+
+def test_a_mapping_is_tried_on_a_page_of_the_provider(environment: dict[str, str]) -> None:
+    told = read(environment, "check", "normalized_accounts", "--from", "provider")
+    assert told["origin"] == "the provider"
+    assert told["outcomes"] == {"applied": 30}
+    del environment["DEMO_URL"]
+    done = run(environment, "check", "normalized_accounts", "--from", "provider")
+    assert done.returncode == 3
+    assert "No records                 the provider: " in done.stdout
+    assert "DEMO_URL" in done.stdout

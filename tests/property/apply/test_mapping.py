@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from random import Random
 from typing import Any
 
+import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import apply.mapping.compile as compiler
 from apply.mapping.compile import compile_mapping
 from apply.mapping.interpret import interpret_page, seen
+from apply.mapping.outside import Make
+from apply.mapping.raw import Unreadable, read_record
 from apply.mapping.rules import resolve
 from apply.mapping.types import INDEX, Mapped, Place
 from apply.outcomes import counts
-from schemas.definitions.mapping import MappingSpec
+from schemas.definitions.mapping import ByPlan, FunctionSpec, MappingSpec
+from schemas.definitions.paths import parse_entity_path
+from schemas.definitions.secrets import Reference
 from schemas.records import Observation
 from tests.property.apply import pages, specs
 from tests.unit.apply.mapped import column, page, spec
@@ -79,6 +88,48 @@ def test_compiled_predicates_hold_where_the_reference_does(seed: int) -> None:
         records.append(f'{{"id":"{number}"{written}}}'.encode())
     fast, slow = _both(of, page(*records, plan=dice.choice(["interval", "snapshot"])))
     assert _said(fast) == _said(slow)
+
+
+class _Handing:
+    """A function that hands every record on as it is."""
+
+    def hasher(self, key: Reference) -> Callable[[str], str]:
+        raise AssertionError(key)
+
+    def function(self, spec: FunctionSpec) -> Make:
+        return lambda records, observed: list(records)
+
+
+@settings(max_examples=200, deadline=None)
+@given(seed=st.integers(0, 2**40))
+def test_what_a_function_hands_on_is_mapped_like_the_record(seed: int) -> None:
+    dice = Random(seed)
+    of = replace(specs.spec(dice), entity=ByPlan(parse_entity_path("$")))
+    observation = pages.page(dice, of)
+    plain = [raw for raw in observation.records if b"\\u0000" not in raw and not _odd(raw)]
+    observation = msgspec.structs.replace(observation, records=plain, missing=[])
+    made = replace(of, python=FunctionSpec("a", "b", 1.0, 1))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(compiler, "members_of", lambda _: frozenset(_members(plain)))
+        found = compile_mapping(made, 6, _Handing()).map_page(observation, _PLACE)
+    expected = compile_mapping(of, 6).map_page(observation, _PLACE)
+    assert _said(found) | {"faults": []} == _said(expected) | {"faults": []}
+    assert sorted(one.index for one in found.faults) == sorted(one.index for one in expected.faults)
+
+
+def _odd(raw: bytes) -> bool:
+    """JSON that is no object: never a row, though a mapping may ignore it."""
+    try:
+        return not isinstance(read_record(raw), dict)
+    except Unreadable:
+        return False
+
+
+def _members(records: list[bytes]) -> Iterator[str]:
+    for raw in records:
+        with contextlib.suppress(Unreadable):
+            record = read_record(raw)
+            yield from record if isinstance(record, dict) else ()
 
 
 def test_random_pages_reach_rows_and_most_faults() -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import apply.mapping.compile as compiler
+from apply.functions.outside import Surroundings
 from apply.mapping.compile import compile_mapping
 from apply.mapping.raw import content_hash
-from apply.mapping.types import SYSTEM_COLUMNS
+from apply.mapping.types import SYSTEM_COLUMNS, Place
 from apply.outcomes import MEANING, Outcome, Reason, counts
 from schemas.definitions.column_types import parse_type
 from schemas.definitions.mapping import Alternative, ByPlan, ColumnSpec, Personal, RevisionKind
 from schemas.definitions.paths import parse_mapping_path
+from schemas.definitions.secrets import Reference, SecretUnavailable
 from schemas.definitions.times import parse_format
-from tests.unit.apply.mapped import FETCHED_US, column, dated, mapped, path, spec, values
+from tests.unit.apply.mapped import FETCHED_US, column, dated, mapped, page, path, spec, values
 
+PLACE = Place(4, 1, 11, None, None)
 _PG_FETCHED = FETCHED_US - 946_684_800_000_000
 
 
@@ -93,6 +97,26 @@ def test_a_row_carries_where_it_comes_from() -> None:
 def test_columns(one: ColumnSpec, record: str, stored: Any) -> None:
     found = values(spec(one), f'{{"id":"a","v":{record}}}', run="r7", tenant="north")
     assert found == [(stored,)]
+
+
+def test_a_hash_under_a_key_joins_and_cannot_be_guessed(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("a key of this deployment\n")
+    outside = Surroundings(tmp_path)
+
+    def stored(column_: ColumnSpec, value: str) -> Any:
+        compiled = compile_mapping(spec(column_), 1, outside)
+        return compiled.map_page(page(f'{{"id":"a","v":"{value}"}}'), PLACE).rows[0][1]
+
+    keyed = column("v", "text", personal=Personal.HASH, hash_key=Reference("file", "key"))
+    plain = column("v", "text", personal=Personal.HASH)
+    other = column("w", "text", path=path("v"), personal=Personal.HASH, hash_key=keyed.hash_key)
+    anna = stored(keyed, "anna@example.org")
+    assert anna == stored(other, "anna@example.org"), "two tables can be joined by it"
+    assert anna not in (stored(keyed, "anna@example.com"), stored(plain, "anna@example.org"))
+    assert anna == "ef61fce6dc3977ca587f37f5ce7a2734bc072fd60bbf624111e3c54ac4d8f74d"
+    with pytest.raises(SecretUnavailable, match="nowhere"):
+        lost = column("v", "text", personal=Personal.HASH, hash_key=Reference("file", "nowhere"))
+        compile_mapping(spec(lost), 1, outside)
 
 
 def test_the_first_value_decides_even_if_its_pattern_fails() -> None:

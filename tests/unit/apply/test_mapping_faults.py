@@ -58,6 +58,9 @@ from tests.unit.apply.mapped import column, dated, mapped, path, spec
         ("timestamptz", '"2024-03-01"', Reason.NAIVE_TIME),
         ("timestamptz", '"yesterday"', Reason.BAD_TIME),
         ("timestamptz", "1700000000", Reason.BAD_TIME),
+        ("timestamptz@Berlin", '"2026-10-25T02:30:00"', Reason.AMBIGUOUS_TIME),
+        ("timestamptz@Berlin", '"2026-03-29 02:30"', Reason.AMBIGUOUS_TIME),
+        ("date@Berlin", '"2026-10-25T02:30:00"', Reason.AMBIGUOUS_TIME),
         ("date", '"2024-02-30"', Reason.BAD_TIME),
         ("date", '"2024-03-01T08:12:31Z"', Reason.BAD_TIME),
         ("jsonb", '{"a":["\\u0000"]}', Reason.NUL),
@@ -67,7 +70,9 @@ from tests.unit.apply.mapped import column, dated, mapped, path, spec
     ],
 )
 def test_what_a_type_does_not_take_is_quarantined(of: str, value: str, reason: Reason) -> None:
-    found = mapped(spec(column("v", of)), f'{{"id":"a","v":{value}}}')
+    name, _, city = of.partition("@")
+    zone = f"Europe/{city}" if city else None
+    found = mapped(spec(column("v", name, zone=zone)), f'{{"id":"a","v":{value}}}')
     assert [fault.reason for fault in found.faults] == [reason]
     assert found.outcomes == bytes([Outcome.QUARANTINED])
     assert found.rows == []

@@ -49,6 +49,10 @@ class Ownership:
         pass
 
 
+class Careful:
+    waits = False
+
+
 def told(monkeypatch: pytest.MonkeyPatch, *faults: SinkFault) -> Told:
     """What a writer mirrors that meets these faults, then goes on, then is stopped."""
     monkeypatch.setattr(module, "_BACKOFF_S", (0.001, 0.002))
@@ -60,9 +64,10 @@ def told(monkeypatch: pytest.MonkeyPatch, *faults: SinkFault) -> Told:
     def chores(*_: object) -> None:
         went_on.set()
 
+    careful: Any = Careful()
     writer = Writer(
         store, ownership, Inbox(), lambda offsets, why: found.append((offsets, why)), chores,
-        hit=none,
+        careful, hit=none,
     )  # fmt: skip
     writer.start()
     assert went_on.wait(10)

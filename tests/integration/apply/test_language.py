@@ -1,0 +1,76 @@
+"""Parts of the mapping language that only show on a real table: functions, orders of text, columns of
+the database's own."""
+
+from __future__ import annotations
+
+from tests.integration.apply.scene import Scene, account, page
+
+FUNCTION = """
+import os
+from decimal import Decimal
+
+from apply.python_mapping import Ignored
+
+
+def row(record, seen):
+    if record["lifecycle"] == "draft":
+        return Ignored()
+    if record["lifecycle"] == "poison":
+        os._exit(1)
+    return {**record, "balance": Decimal(record["balance"]) * 2, "email": seen.tenant}
+"""
+
+
+def test_rows_of_a_function_are_applied(scene: Scene) -> None:
+    (scene.folder / "account_rows.py").write_text(FUNCTION)
+    scene.define(2, **{"key: id": "key: id\npython: account_rows:row"})
+    scene.put(
+        page(
+            [
+                account(1), account(2, lifecycle="draft"), account(3, lifecycle="poison"),
+                account(4, lifecycle="odd"), b"no json", account(5, deleted=True),
+            ]
+        )
+    )  # fmt: skip
+    with scene.applying():
+        scene.settle()
+        scene.put(page([account(1, 2, balance="0.25")], number=2))
+        scene.settle()
+    assert scene.balance() == {"applied": 3, "ignored": 1, "quarantined": 3}
+    rows = scene.rows("SELECT id, balance::text, email, _deleted FROM accounts ORDER BY id")
+    assert rows == [("a-1", "0.50", "north", False), ("a-5", "21.00", "north", True)]
+    found = scene.rows("SELECT index, reason, key->>'id' FROM gapless.exception ORDER BY index")
+    assert found == [
+        (2, "killed_worker", None), (3, "unknown_value", "a-4"), (4, "unreadable", None),
+    ]  # fmt: skip
+
+
+def test_text_revisions_are_ordered_byte_by_byte(scene: Scene) -> None:
+    """As ULIDs are, and not as a language sorts: there `a` comes before `B`."""
+    scene.define(2, **{"type: bigint": "type: text", "table: accounts": "table: lexical"})
+    ulids = [f"01HZ{tail}" for tail in ("0000000001", "000000000Z", "00000000A0")]
+    old_first = [account(1, balance=f"{n}") | {"version": v} for n, v in enumerate(ulids)]
+    mixed = [account(2, balance=f"{n}") | {"version": v} for n, v in enumerate(["a", "B", "b"])]
+    scene.put(page(old_first), page(list(reversed(old_first)), number=2), page(mixed, number=3))
+    with scene.applying():
+        scene.settle()
+        scene.put(page([account(2, balance="9") | {"version": "C"}], number=4))
+        scene.settle()
+    rows = scene.rows("SELECT id, source_revision, balance::text FROM lexical ORDER BY id")
+    assert rows == [("a-1", ulids[2], "2.00"), ("a-2", "b", "2.00")]
+
+
+def test_generated_columns_are_the_databases_own(scene: Scene) -> None:
+    scene.db.execute(
+        "ALTER TABLE accounts ADD COLUMN domain text"
+        " GENERATED ALWAYS AS (split_part(email, '@', 2)) STORED"
+    )
+    scene.put(page([account(1)]))
+    with scene.applying():
+        scene.settle()
+    scene.define(2, **{"  email:": "  plan: text\n  email:"})
+    scene.put(page([account(1, 2, plan="pro"), account(2, email=None)], number=2))
+    with scene.applying():
+        scene.settle()
+    rows = scene.rows("SELECT id, domain, plan FROM accounts ORDER BY id")
+    assert rows == [("a-1", "example.org", "pro"), ("a-2", None, None)]
