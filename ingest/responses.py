@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import Any
 
 from schemas.definitions.paths import MISSING, Path, Root, Step, find
@@ -81,10 +82,22 @@ class Verdict:
 
 def judge(answer: Answer, rules: Iterable[ErrorRule], now: int) -> Verdict:
     """The first rule that holds decides; an answer that none names is a success. `now`: server clock."""
-    for rule in (*rules, *DEFAULT_ERRORS):
+    for rule in rules:
         if rule.when.matches(answer.value):
-            return Verdict(rule.do, wait_s(answer, rule, now), rule.because)
-    return Verdict(Action.SUCCESS)
+            return _said(answer, rule, now)
+    default = _default(answer.status)
+    return Verdict(Action.SUCCESS) if default is None else _said(answer, default, now)
+
+
+@cache
+def _default(status: int) -> ErrorRule | None:
+    """The default that names a status: they look at nothing else."""
+    bare = Answer(status, {}, lambda: None)
+    return next((rule for rule in DEFAULT_ERRORS if rule.when.matches(bare.value)), None)
+
+
+def _said(answer: Answer, rule: ErrorRule, now: int) -> Verdict:
+    return Verdict(rule.do, wait_s(answer, rule, now), rule.because)
 
 
 def wait_s(answer: Answer, rule: ErrorRule, now: int) -> float | None:

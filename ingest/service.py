@@ -8,6 +8,7 @@ import structlog
 
 from ingest.budget import Deadline, Tails
 from ingest.control import obey
+from ingest.memory import prepare
 from ingest.metrics import Horizon
 from ingest.pollers import Pollers
 from ingest.process import REFUSED, Work, run_process
@@ -36,6 +37,7 @@ async def run(
     DefinitionError.
     """
     definitions.check()
+    prepare()
     begun_s, tails = time.monotonic(), Tails()
     reserves_s = tuple(source.limits.reserve_s for source in definitions.sources.values())
     deadline = None

@@ -135,7 +135,7 @@ def _where(content: bytes, at: int, members: _Members, step: Step) -> int | None
         at = key.end()
         size = memoryview(value).nbytes
         if name == step:
-            return at if content[at : at + size] == bytes(value) else None
+            return at if content.startswith(memoryview(value), at) else None
         at += size
     return None
 
@@ -215,6 +215,10 @@ def parts(split_page: Split, limit_bytes: int) -> Iterator[Part]:
     The envelope stands in the first part, so it counts there.
     """
     used = min(len(split_page.envelope), limit_bytes // 2)
+    held = split_page.records
+    if used + sum(map(len, held)) + RECORD_OVERHEAD_BYTES * len(held) <= limit_bytes:
+        yield Part(0, list(held), [])
+        return
     first, records, missing = 0, list[bytes](), list[MissingRecord]()
     room = limit_bytes - used
     for index, record in enumerate(split_page.records):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from schemas.records import Mark, Observation
@@ -39,6 +40,7 @@ class MarkKey:
     kind: str
 
 
+@lru_cache(maxsize=4_096)
 def encode_part(text: str) -> str:
     """One part of a key or partition id; `/` and `%` never survive as themselves."""
     return quote(text, safe=_SAFE)

@@ -58,7 +58,7 @@ class Settings(BaseSettings):
     )
     linger_s: float = Field(0.05, ge=0, description="how long a committer waits for more pages")
     pages_in_flight: int = Field(
-        4, ge=1, description="per partition id, fetched and not yet durable"
+        8, ge=1, description="per partition id, fetched and not yet durable"
     )
     buffer_bytes: int = Field(
         48_000_000, ge=1_000_000, description="pages in memory, whole process"

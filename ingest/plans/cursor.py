@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ingest.plans.opaque import give, keep
 from ingest.plans.protocol import (
     RESTARTS_MAX,
+    TOKEN_MAX_BYTES,
     Ask,
     Nonce,
     Now,
@@ -20,6 +21,7 @@ from ingest.plans.protocol import (
     Refusal,
     Stall,
     Step,
+    too_long,
 )
 from ingest.plans.ranges import to_text
 from ingest.plans.walk import Outcome, Walker, begun_again
@@ -73,6 +75,8 @@ class CursorPlan:
         state = ask.state
         walk = state.walk
         assert walk is not None
+        if page.cursor is not None and too_long(page.cursor):
+            return Step(state, stall=_too_long("cursor", "plan.cursor.next"))
         pending = state.cursor_pending
         if not self._by_cursor and pending is None and walk.page == 1:
             pending = page.cursor
@@ -95,6 +99,8 @@ class CursorPlan:
         """The identity probe's answer: `value` names the collection, `head` is its newest cursor."""
         state = ask.state
         self._probe_due = False
+        if value is not None and too_long(value):
+            return Step(state, stall=_too_long("identity", "plan.cursor.identity"))
         if value is not None and state.identity not in (None, value):
             known = (
                 f"the collection was re-created: its identity is {value}, it was {state.identity}"
@@ -233,6 +239,13 @@ def _below(head: str, cursor: str | None) -> bool:
         return False
     a, b = _NUMBER.match(str(give(head))), _NUMBER.match(str(give(cursor)))
     return a is not None and b is not None and int(a[1]) < int(b[1])
+
+
+def _too_long(what: str, key: str) -> Stall:
+    return Stall(
+        f"the {what} is longer than {TOKEN_MAX_BYTES} bytes",
+        f"correct `{key}`: a checkpoint cannot hold such a value",
+    )
 
 
 def _no_cursor() -> Stall:

@@ -27,8 +27,11 @@ from ingest.plans.walk import Memory, Outcome, Turned, Walker, begun_again, exte
 from schemas.definitions.source import PagesSpec
 from schemas.records import Walk
 
-DONE_MAX = 2_000
+DONE_MAX = 500
 """Of a longer page of parents, those beyond are asked again by a new owner: a checkpoint is small."""
+POSITION_MAX_BYTES = 12_000
+"""A longer position forgets who is done, and if need be how far the parent in work is: for a new
+owner that means to ask again, and no more."""
 _SAVE_EVERY = 32
 
 
@@ -208,7 +211,12 @@ def _position(walk: Walk) -> Position:
 
 
 def _at(walk: Walk, position: Position) -> Walk:
-    return replace(walk, token=msgspec.json.encode(position).decode())
+    shorter = replace(position, done=[])
+    for one in (position, shorter, replace(shorter, parent=None, child=None)):
+        token = msgspec.json.encode(one)
+        if len(token) <= POSITION_MAX_BYTES:
+            break
+    return replace(walk, token=token.decode())
 
 
 def _child(at: Position, key: str) -> Walk:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ingest.plans.opaque import give
-from ingest.plans.protocol import TOKEN_MAX_BYTES, Position, Stall
+from ingest.plans.protocol import TOKEN_MAX_BYTES, Position, Stall, too_long
 
 _Key = Callable[[Any], Any]
 
@@ -49,7 +49,7 @@ def position_fault(last: Position, before: Position) -> Stall | None:
             f"the page's last record has no {lacks}, so the next page cannot be asked for",
             f"correct `{'time' if time is None else 'id'}`; or leave such records out in the request",
         )
-    if any(len(one.encode("utf-8", "surrogatepass")) > TOKEN_MAX_BYTES for one in (time, id_)):
+    if too_long(time) or too_long(id_):
         return Stall(
             f"the page's last record has a time or id longer than {TOKEN_MAX_BYTES} bytes",
             "correct `time` or `id`: a checkpoint cannot hold such a position",

@@ -23,11 +23,17 @@ Position = tuple[str | None, str | None]
 """The time and the id of a record, as texts that `opaque.give` turns back; None: it has none."""
 
 TOKEN_MAX_BYTES = 4096
+"""Of a token, cursor, id or time that a checkpoint has to hold."""
 PASS_RANGES_MAX = 64
 OPEN_MAX = 8
 WALKS_MAX = 6
 IDLE_PAGES_MAX = 100
 RESTARTS_MAX = 5
+
+
+def too_long(text: str) -> bool:
+    """Whether a checkpoint cannot hold it."""
+    return len(text.encode("utf-8", "surrogatepass")) > TOKEN_MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ from schemas.keys import PageKey, mark_key, page_key_of
 from schemas.records import KeptSnapshot, Mark, MarkKind, PlanState, Walk
 
 PREVIOUS_MAX = 16
+PREVIOUS_PASSES_MAX = 256
+"""What the log still has of snapshots that were given up is named only as far as a checkpoint allows."""
 TOMBSTONES_MAX = 2_000
 
 
@@ -223,4 +225,7 @@ def given_up(state: PlanState) -> PlanState:
     if state.snapshot_id is not None:
         passes = state.walk.passes if state.walk else []
         previous.append(KeptSnapshot(snapshot_id=state.snapshot_id, passes=passes, complete=False))
-    return replace(state, snapshot_id=None, walk=None, previous=previous[-PREVIOUS_MAX:])
+    previous = previous[-PREVIOUS_MAX:]
+    while sum(len(one.passes) for one in previous) > PREVIOUS_PASSES_MAX:
+        previous = previous[1:]
+    return replace(state, snapshot_id=None, walk=None, previous=previous)

@@ -23,6 +23,7 @@ from ingest.plans.protocol import (
     Page,
     Stall,
     Value,
+    too_long,
 )
 from schemas.definitions.source import COUNTED, HOLD_STILL, End, PagesSpec, Turn
 from schemas.records import PassRange, Walk
@@ -226,7 +227,7 @@ class Walker:
             stall = _cursor_fault(page, memory)
         elif stall is None and pages.turn is Turn.LAST_ID and page.records:
             last_id = page.last_id
-            stall = _no_id() if last_id is None else None
+            stall = _id_fault(last_id)
         elif stall is None and pages.turn is Turn.KEYSET and page.records:
             stall = position_fault((token, last_id), (after.token, after.last_id))
         if stall is not None:
@@ -306,7 +307,7 @@ def _token_fault(token: str | None, memory: Memory) -> Stall | None:
             "the answer has no next token, but the declared end of the pages was not reached",
             "correct `pages.next` or `pages.end`",
         )
-    if len(token.encode("utf-8", "surrogatepass")) > TOKEN_MAX_BYTES:
+    if too_long(token):
         return Stall(
             f"the next token is longer than {TOKEN_MAX_BYTES} bytes",
             "correct `pages.next`: a checkpoint cannot hold such a token",
@@ -332,11 +333,18 @@ def _cursor_fault(page: Page, memory: Memory) -> Stall | None:
     return None
 
 
-def _no_id() -> Stall:
-    return Stall(
-        "the page's last record has no id, so the next page cannot be asked for",
-        "correct `id`",
-    )
+def _id_fault(last_id: str | None) -> Stall | None:
+    if last_id is None:
+        return Stall(
+            "the page's last record has no id, so the next page cannot be asked for",
+            "correct `id`",
+        )
+    if too_long(last_id):
+        return Stall(
+            f"the page's last record has an id longer than {TOKEN_MAX_BYTES} bytes",
+            "correct `id`: a checkpoint cannot hold such an id",
+        )
+    return None
 
 
 def _incomplete(walks: int, short: bool) -> Stall:

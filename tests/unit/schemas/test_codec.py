@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
+import fastavro
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas import codec
-from schemas.records import Control, Mark, Observation, Record, SourceCheckpoint
+from schemas.records import Control, Mark, MissingRecord, Observation, Record, SourceCheckpoint
 
 EXAMPLES = Path(codec.__file__).parent / "avro" / "examples"
 NAMES = sorted(file.stem for file in EXAMPLES.glob("*.bin"))
 
+PAGE = Observation(
+    partition_id="s/t", plan="interval", scope="a~b", pass_="p", page=1, reason="changes",
+    method="GET", url="/", definition_hash="h", status=200, requested_at=0, received_at=1,
+)  # fmt: skip
+
 micros = st.integers(-(2**62), 2**62)
 text = st.text(max_size=30)
+
+missing = st.builds(
+    MissingRecord,
+    st.integers(0, 1_000),
+    st.sampled_from(["erased", "oversized", "unsplittable"]),
+    st.integers(0, 2**40),
+    st.none() | st.binary(max_size=32),
+)
 
 
 @st.composite
@@ -40,12 +55,32 @@ def observations(draw: st.DrawFn) -> Observation:
         headers=draw(st.dictionaries(text, text, max_size=3)),
         envelope=draw(st.binary(max_size=50)),
         records=draw(st.lists(st.binary(max_size=50), max_size=5)),
+        missing=draw(st.lists(missing, max_size=2)),
+        first_index=draw(st.integers(0, 2**31 - 1)),
     )
 
 
 @given(observations())
 def test_observation_round_trip(record: Observation) -> None:
     assert codec.decode(codec.encode(record)) == record
+
+
+def by_the_library(record: Observation) -> bytes:
+    writer, out = codec._writer(Observation), io.BytesIO()
+    fastavro.schemaless_writer(out, writer.schema, codec._builtins(record))
+    return writer.header + out.getvalue()
+
+
+@given(observations())
+def test_pages_are_written_as_the_library_writes_them(record: Observation) -> None:
+    assert codec.encode(record) == by_the_library(record)
+
+
+@pytest.mark.parametrize("length", [0, 1, 63, 64, 8_191, 8_192, 1_048_575, 1_048_576])
+def test_lengths_at_the_edges_of_their_encoding(length: int) -> None:
+    page = msgspec.structs.replace(PAGE, records=[b"x" * length] * 65)
+    value = codec.encode(page)
+    assert value == by_the_library(page) and codec.decode(value) == page
 
 
 @given(observations(), st.data())
