@@ -22,11 +22,13 @@ from ingest.limits import Limiter
 from ingest.oauth import TokenGrant
 from ingest.requests import tenant_values
 from ingest.responses import Answer
+from ingest.signing import TooLateToSignIn
 from schemas.definitions.secrets import Reference, Secrets
 from schemas.definitions.source import (
     ApiKeyAuth,
     BasicAuth,
     BearerAuth,
+    LimitsSpec,
     OAuth2Auth,
     SessionAuth,
     SourceSpec,
@@ -34,6 +36,8 @@ from schemas.definitions.source import (
 )
 from schemas.definitions.templates import Template, render_base_url, templates_in
 
+_SIGN_IN_S = 5.0
+"""Signing in begins only while it may take this long."""
 Name = tuple[str, str | None]
 """A source and the tenant whose own the access is; None: all tenants share it."""
 
@@ -115,12 +119,13 @@ def _build(
     )
 
     async def sign_in(path: str, body: object) -> Answer:
-        fetched = await http.fetch("POST", http.url_of(path), body=body)
+        left_s = _left_to_sign_in(limits, deadline)
+        fetched = await http.fetch("POST", http.url_of(path), body=body, timeout_s=left_s)
         return Answer(fetched.status, fetched.headers, lambda: parsed(fetched.body))
 
     grant = None
     if isinstance(source.auth, OAuth2Auth):
-        grant = _grant(source, source.auth, secrets, values, url, folder, now_us)
+        grant = _grant(source, source.auth, secrets, values, url, folder, now_us, deadline)
     credential = Credential(source.auth, secrets, values, sign_in, time.monotonic, now_us, grant)
     return Access(
         source.name,
@@ -135,6 +140,18 @@ def _build(
     )
 
 
+def _left_to_sign_in(limits: LimitsSpec, deadline: Deadline | None) -> float | None:
+    """Seconds that signing in may take; None: as long as any request. Raises TooLateToSignIn rather
+    than to begin what could not be waited for: the answer may hold the only good refresh token.
+    """
+    if deadline is None:
+        return None
+    left_s = deadline.answer_by_s - time.monotonic()
+    if left_s < min(_SIGN_IN_S, limits.timeout_s):
+        raise TooLateToSignIn("no time is left to sign in")
+    return left_s
+
+
 def _grant(
     source: SourceSpec,
     spec: OAuth2Auth,
@@ -143,6 +160,7 @@ def _grant(
     base_url: str,
     folder: Path,
     now_us: Callable[[], int],
+    deadline: Deadline | None,
 ) -> TokenGrant:
     """Token requests keep the rules of the HTTP edge, with the token endpoint as their only origin."""
     limits = source.limits
@@ -161,7 +179,8 @@ def _grant(
         # Few and far between: a client of its own, so that no connection waits for hours.
         http = Http(url, timeout_s=limits.timeout_s, body_max_bytes=most, now_us=now_us)
         try:
-            return await http.fetch("POST", url, form=form, headers=headers)
+            left_s = _left_to_sign_in(limits, deadline)
+            return await http.fetch("POST", url, form=form, headers=headers, timeout_s=left_s)
         finally:
             await http.close()
 

@@ -102,11 +102,23 @@ class Tail:
         return max(self._recent, default=0.0)
 
 
+LEARNT_SHARE = 0.5
+"""Of a budget: what was learnt keeps no more back. A run that asks nothing learns nothing either,
+so one slow day would else end all runs to come."""
+
+
 def reserve_s(
-    configured: Iterable[float], persist_s: float, linger_s: float, fetch_s: float = 0.0
+    configured: Iterable[float],
+    persist_s: float,
+    linger_s: float,
+    fetch_s: float = 0.0,
+    budget_s: float | None = None,
 ) -> float:
     """Seconds to keep back: the largest configured, or what an answer and storing it take lately."""
-    return max((fetch_s + persist_s + linger_s + SHUTDOWN_S, *configured))
+    learnt_s = fetch_s + persist_s + linger_s + SHUTDOWN_S
+    if budget_s is not None:
+        learnt_s = min(learnt_s, budget_s * LEARNT_SHARE)
+    return max((learnt_s, *configured))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +137,18 @@ class Deadline:
     configured_s: tuple[float, ...]
     linger_s: float
     tails: Tails
+    budget_s: float | None = None
 
     @property
     def last_ask_s(self) -> float:
         """No request begins from here on."""
         tails = self.tails
         kept_s = reserve_s(
-            self.configured_s, tails.persist.upper_s(), self.linger_s, tails.fetch.upper_s()
+            self.configured_s,
+            tails.persist.upper_s(),
+            self.linger_s,
+            tails.fetch.upper_s(),
+            self.budget_s,
         )
         return self.ends_at_s - kept_s
 

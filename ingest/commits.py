@@ -96,6 +96,7 @@ class Commits:
                 self._around.persist.note(duration_s)
             self._heads[name] = head
             if name in self._owners:
+                self._around.following.note(checkpoint)
                 state = transaction.states[name]
                 metrics.CLAIMS.put(name, state, self._around.horizon_of(name))
         self._count(transaction, written)

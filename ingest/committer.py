@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ingest.emission import Emission, StreamState
+from ingest.headway import moved
 from schemas import keys
-from schemas.records import Mark, Named, Observation, SourceCheckpoint
+from schemas.records import Headway, Mark, Named, Observation, SourceCheckpoint
 
 PERSIST_KEPT = 16
-"""How many recent durations a checkpoint keeps: enough for an upper tail, small enough to forget."""
+"""How many recent durations of a kind a checkpoint keeps: enough for an upper tail, small enough to forget."""
 
 Kind = Literal["pages", "tombstones", "tick", "heal"]
 
@@ -36,6 +37,9 @@ class Head:
     sequence: int = 0
     named: Named | None = None
     persist_s: tuple[float, ...] = ()
+    answer_s: tuple[float, ...] = ()
+    headway: Mapping[str, Headway] = field(default_factory=dict)
+    polled: Mapping[str, int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +142,13 @@ def checkpoints(
     for record, offset in zip(transaction.records, offsets, strict=True):
         if record.content is not None:
             named[record.partition_id] = Named(offset, record.key)
+    emitted: dict[str, list[Emission]] = {}
+    for emission in transaction.emissions:
+        emitted.setdefault(emission.partition_id, []).append(emission)
     found: list[SourceCheckpoint] = []
     for partition_id, state in transaction.states.items():
-        head = heads.get(partition_id, Head())
+        head, own = heads.get(partition_id, Head()), emitted.get(partition_id, [])
+        answers = [one.answer_s for one in own if one.answer_s > 0]
         found.append(
             SourceCheckpoint(
                 partition_id=partition_id,
@@ -153,6 +161,8 @@ def checkpoints(
                 named=named.get(partition_id, head.named),
                 blocked=state.blocked,
                 persist_s=list(head.persist_s),
+                answer_s=[*head.answer_s, *answers][-PERSIST_KEPT:],
+                headway=moved(head.headway, head.polled, own, now),
                 plans=state.plans,
             )
         )
@@ -161,7 +171,14 @@ def checkpoints(
 
 def head_of(checkpoint: SourceCheckpoint) -> Head:
     """What the next checkpoint of the same partition id continues from."""
-    return Head(checkpoint.sequence, checkpoint.named, tuple(checkpoint.persist_s))
+    return Head(
+        checkpoint.sequence,
+        checkpoint.named,
+        tuple(checkpoint.persist_s),
+        tuple(checkpoint.answer_s),
+        checkpoint.headway,
+        {name: plan.polled_at for name, plan in checkpoint.plans.items()},
+    )
 
 
 def state_of(checkpoint: SourceCheckpoint) -> StreamState:

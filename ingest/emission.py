@@ -28,7 +28,8 @@ class Emission:
     """One step of a poll: the parts of one page or none, then marks, then the state after both.
 
     `tombstones` are keys to clear in a transaction of their own; an emission that has some has
-    neither pages nor marks. `size` in bytes, for the buffer.
+    neither pages nor marks. `size` in bytes, for the buffer. `answer_s`: the longest that an answer
+    behind it took to be whole.
     """
 
     partition_id: str
@@ -37,6 +38,7 @@ class Emission:
     state: StreamState
     size: int
     tombstones: tuple[str, ...] = ()
+    answer_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.tombstones and (self.observations or self.marks):

@@ -27,7 +27,7 @@ from ingest.plans.protocol import Refusal, Stall
 from ingest.requests import Request
 from ingest.responses import Answer, Verdict, judge
 from ingest.retry import backoff_s
-from ingest.signing import AuthFailed, SignInLater
+from ingest.signing import AuthFailed, SignInLater, TooLateToSignIn
 from schemas.definitions.secrets import Secrets, SecretUnavailable
 from schemas.definitions.source import Action, ErrorRule, LimitsSpec
 from schemas.definitions.templates import RenderError
@@ -145,6 +145,8 @@ class Exchange:
                 self._slow = error.slow
                 self._why = str(error)
                 outcome = await self._pause(attempt)
+            except TooLateToSignIn as error:
+                return self._until(0, str(error))
             except SignInLater as error:
                 metrics.FETCHES.labels(access.source, "failed").inc()
                 self._why = str(error)
@@ -180,7 +182,11 @@ class Exchange:
             why = "this credential was throttled" if pause_s else "no time is left to ask"
             return self._until(pause_s, why)
         async with access.limiter.turn():
-            proof = await access.credential.proof()
+            try:
+                async with asyncio.timeout(access.left_s()):
+                    proof = await access.credential.proof()
+            except TimeoutError:  # a token that is being renewed is waited for when all is closed
+                return self._until(0, "no time is left to sign in")
             got = await self._fetch(proof)
         verdict = judge(got.answer, self._rules, self._server_now(got.fetched))
         metrics.fetched(access.source, verdict.action.value, got.fetched.elapsed_us / US)

@@ -77,6 +77,7 @@ class PartitionPoller:
         self._unreadable = 0
         self._fresh = False
         self._asked = False
+        self._answer_s = 0.0
         self._scrubbed: Callable[[str], str] = str
 
     @property
@@ -210,6 +211,7 @@ class PartitionPoller:
 
     async def _got(self, asked: Asked, reader: Reader, emit: Emit) -> bool:
         plan, epoch = asked.plan, self._state.source_epoch
+        self._answer_s = max(self._answer_s, asked.got.fetched.elapsed_us / US)
         try:
             step, logged = reader.step(asked, epoch)
         except FetchRefused as error:
@@ -244,7 +246,10 @@ class PartitionPoller:
         if durable or state.blocked != self._state.blocked:
             marks = tuple(changed(mark, source_epoch=state.source_epoch) for mark in step.marks)
             size = _STATE_BYTES + sum(map(_size, logged))
-            await emit(Emission(self.partition_id, logged, marks, state, size, step.tombstones))
+            answer_s, self._answer_s = self._answer_s, 0.0
+            await emit(
+                Emission(self.partition_id, logged, marks, state, size, step.tombstones, answer_s)
+            )
         self._state = state
         if plan.name == "snapshot" and step.state.walk is None:
             self._begun.discard(plan.name)  # over; the next one is wanted anew

@@ -93,6 +93,10 @@ INTERVAL_PAGES = Histogram(
 BUDGET_LEFT = Gauge(
     "gapless_ingest_budget_left_seconds", "What was left of --budget when the last run had ended"
 )
+BUDGET_RESERVE = Gauge(
+    "gapless_ingest_budget_reserve_seconds",
+    "What the last run kept back of --budget to store what it had asked for",
+)
 OWNED = Gauge("gapless_ingest_owned_partitions", "Log partitions that this worker owns")
 BUFFER_BYTES = Gauge("gapless_ingest_buffer_bytes", "Pages fetched and not yet durable")
 

@@ -117,6 +117,7 @@ class Owner:
             restore_log.report(self.partition, restored.fall_backs)
             for head in restored.heads.values():
                 self._around.persist.note(*head.persist_s)
+                self._around.answers.note(*head.answer_s)
             _log.info(
                 "owned",
                 partition=self.partition,

@@ -7,7 +7,7 @@ and runs polls beside the committer loop. Ends by `stop` or by a fault of the lo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import structlog
@@ -97,7 +97,7 @@ class Ownership:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             self._buffer.discard()
-            metrics.CLAIMS.drop(self._pollers)
+            self._drop(self._pollers)
 
     # -- polls -----------------------------------------------------------------------------------
 
@@ -137,12 +137,16 @@ class Ownership:
         for name in found.ended:
             await polls.remove(name)
             del self._pollers[name]
-        metrics.CLAIMS.drop(found.ended)
+        self._drop(found.ended)
         for name in found.begun:
             poller = self._wanted[name]
             self._pollers[name] = poller
             if await self._start(name, poller):
                 polls.add(name, poller)
+
+    def _drop(self, partition_ids: Iterable[str]) -> None:
+        metrics.CLAIMS.drop(partition_ids)
+        self._around.following.drop(partition_ids)
 
     @property
     def endless(self) -> bool:

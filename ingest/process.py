@@ -17,7 +17,7 @@ import stamina
 import structlog
 
 from ingest import metrics
-from ingest.budget import SHUTDOWN_S, Once, Pace, Steady, Tail, Tails, reserve_s
+from ingest.budget import SHUTDOWN_S, Once, Pace, Steady, Tails, reserve_s
 from ingest.buffer import ByteBudget
 from ingest.checks import Cluster
 from ingest.decisions import Decisions
@@ -78,7 +78,7 @@ async def run_process(
     watchdog = Watchdog()
     pace: Pace = Steady()
     if once:
-        pace = Once(begun, budget_s, lambda: _reserve_s(settings, work))
+        pace = Once(begun, budget_s, lambda: _reserve_s(settings, work, budget_s))
     decisions = Decisions(settings)
     around = Surroundings(
         settings=settings,
@@ -88,8 +88,10 @@ async def run_process(
         horizon_of=work.horizon_of,
         pace=pace,
         persist=work.tails.persist,
+        answers=work.tails.fetch,
         now=now_us,
     )
+    telling: asyncio.Task[None] | None = None
     try:
         with _signals(stop):
             cluster = await asyncio.to_thread(_checked, settings)
@@ -100,8 +102,9 @@ async def run_process(
             _expose(settings.metrics_port)
             decisions.follow(asyncio.get_running_loop())
             worker = Worker(around, work.pollers_of, watchdog, hit)
+            telling = asyncio.create_task(around.following.tell(now_us), name="progress")
             if once:
-                occasion = _Occasion(settings, cluster, worker, begun, budget_s, work.tails.persist)
+                occasion = _Occasion(settings, cluster, worker, begun, budget_s, work)
                 return await occasion.run(stop)
             return await _serve(worker, stop, work.roster)
     except Refused as error:
@@ -111,6 +114,8 @@ async def run_process(
         _log.error("unreachable", reason=str(error))
         return UNREACHABLE
     finally:
+        if telling is not None:
+            telling.cancel()
         await asyncio.to_thread(decisions.stop)
         watchdog.stop()
 
@@ -130,11 +135,9 @@ def _expose(port: int) -> None:
         ) from error
 
 
-def _reserve_s(settings: Settings, work: Work) -> float:
-    tails = work.tails
-    return reserve_s(
-        work.reserves_s, tails.persist.upper_s(), settings.linger_s, tails.fetch.upper_s()
-    )
+def _reserve_s(settings: Settings, work: Work, budget_s: float | None) -> float:
+    persist_s, fetch_s = work.tails.persist.upper_s(), work.tails.fetch.upper_s()
+    return reserve_s(work.reserves_s, persist_s, settings.linger_s, fetch_s, budget_s)
 
 
 @contextmanager
@@ -190,10 +193,10 @@ class _Occasion:
         worker: Worker,
         begun: int,
         budget_s: float | None,
-        persist: Tail,
+        work: Work,
     ) -> None:
         self._settings, self._cluster, self._worker = settings, cluster, worker
-        self._begun, self._budget_s, self._persist = begun, budget_s, persist
+        self._begun, self._budget_s, self._work = begun, budget_s, work
 
     async def run(self, stop: asyncio.Event) -> int:
         """Raises LogUnavailable when the log or the group does not answer, Refused as owners do."""
@@ -257,12 +260,19 @@ class _Occasion:
         """How much of the budget is left when everything is stored: negative, it was too small."""
         if self._budget_s is not None:
             left_s = self._budget_s - (now_us() - self._begun) / _US
+            kept_s = _reserve_s(self._settings, self._work, self._budget_s)
             metrics.BUDGET_LEFT.set(left_s)
-            _log.info("stopped", budget_s=self._budget_s, left_s=round(left_s, 1))
+            metrics.BUDGET_RESERVE.set(kept_s)
+            _log.info(
+                "stopped",
+                budget_s=self._budget_s,
+                left_s=round(left_s, 1),
+                reserve_s=round(kept_s, 1),
+            )
 
     def _spent(self) -> bool:
         """Whether only the time to store and to leave is left of the budget."""
         if self._budget_s is None:
             return False
         left_s = self._budget_s - (now_us() - self._begun) / _US
-        return left_s <= self._persist.upper_s() + SHUTDOWN_S
+        return left_s <= self._work.tails.persist.upper_s() + SHUTDOWN_S

@@ -42,7 +42,7 @@ async def run(
     reserves_s = tuple(source.limits.reserve_s for source in definitions.sources.values())
     deadline = None
     if budget_s is not None:
-        deadline = Deadline(begun_s + budget_s, reserves_s, settings.linger_s, tails)
+        deadline = Deadline(begun_s + budget_s, reserves_s, settings.linger_s, tails, budget_s)
     pollers = Pollers(definitions, settings, hit, deadline)
     work = Work(
         pollers_of=pollers.of,

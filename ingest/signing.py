@@ -27,6 +27,10 @@ class SignInLater(Exception):
         self.wait_s = wait_s
 
 
+class TooLateToSignIn(SignInLater):
+    """So little is left of the budget that signing in was not begun."""
+
+
 def secret_of(secret: Secret, secrets: Secrets, values: Mapping[str, object]) -> str:
     """The value of a secret, known to the scrubber from here on. May run a command, which blocks.
 

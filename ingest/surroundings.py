@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ingest.budget import Pace, Tail
 from ingest.buffer import ByteBudget
 from ingest.decisions import Decisions
 from ingest.emission import StreamState
+from ingest.following import Following
 from ingest.metrics import Horizon
 from schemas.records import Control
 from schemas.settings import Settings
@@ -28,3 +29,5 @@ class Surroundings:
     pace: Pace
     persist: Tail
     now: Callable[[], int]
+    answers: Tail = field(default_factory=Tail)
+    following: Following = field(default_factory=Following)

@@ -186,8 +186,34 @@ class PlanState(Struct, frozen=True, kw_only=True):
     state: bytes | None = None
 
 
+class Sample(Struct, frozen=True):
+    """How far a poll was at one moment; `covered_us` of the source's time."""
+
+    at: int
+    pages: int
+    records: int
+    covered_us: int
+
+
+class Headway(Struct, frozen=True, kw_only=True):
+    """What the poll in work of one plan has brought since its first page was asked for.
+
+    `start`: where it began in the source's time, only of plans by time. `polled_at`: its plan's when
+    it began, another one means that it is over. `samples`: a few earlier moments, oldest first.
+    """
+
+    since: int
+    start: str | None = None
+    polled_at: int | None = None
+    pages: int = 0
+    records: int = 0
+    samples: list[Sample] = field(default_factory=list)
+
+
 class SourceCheckpoint(Struct, frozen=True, kw_only=True):
-    """What ingest has proven durable for one partition id. `persist_s` in seconds."""
+    """What ingest has proven durable for one partition id. `persist_s` and `answer_s` in seconds;
+    `headway` by plan, of those in the middle of a poll.
+    """
 
     partition_id: str
     worker: str
@@ -199,6 +225,8 @@ class SourceCheckpoint(Struct, frozen=True, kw_only=True):
     named: Named | None = None
     blocked: Blocked | None = None
     persist_s: list[float] = field(default_factory=list)
+    answer_s: list[float] = field(default_factory=list)
+    headway: dict[str, Headway] = field(default_factory=dict)
     plans: dict[str, PlanState] = field(default_factory=dict)
 
 

@@ -47,7 +47,7 @@ def build() -> str:
         .tooltip(DashboardCursorSync.CROSSHAIR)
         .readonly()
     )
-    panels = (*_answers(), *_horizons(), *_throughput(), *_inside())
+    panels = (*_answers(), *_horizons(), *_throughput(), *_inside(), *_polls(), *_limits_kept())
     for number, panel in enumerate(panels, 1):
         made = made.with_panel(panel.id(number))
     text: str = JSONEncoder(sort_keys=True, indent=2).encode(made.build())
@@ -164,6 +164,45 @@ def _inside() -> list[Any]:
         _series("Memory of workers", "Resident", "bytes", 16, 28, 8).with_target(
             _query('process_resident_memory_bytes{job=~"gapless.*"}', "{{job}} {{instance}}")
         ),
+    ]  # fmt: skip
+
+
+def _polls() -> list[Any]:
+    """How long polls get on: backfills and listings."""
+    names = "{{partition_id}} {{plan}}"
+    return [
+        _series("Share of a long poll's range", "Proven complete; listings have no range",
+                "percentunit", 0, 36, 8)
+        .max(1)
+        .with_target(
+            _query(f"bottomk({_MOST}, gapless_progress_share_ratio)", names)
+        ),
+        _series("Time left of long polls", "At their present speed", "s", 8, 36, 8).with_target(
+            _query(_worst("gapless_progress_left_seconds"), names)
+        ),
+        _series("Records of long polls", "Made durable per second", "short", 16, 36, 8).with_target(
+            _query(_worst("gapless_progress_records_per_second"), names)
+        ),
+    ]  # fmt: skip
+
+
+def _limits_kept() -> list[Any]:
+    """How hard providers may be asked, and whether budgets suffice."""
+    return [
+        _series("Throttles", "Answers per second that refused for too many requests", "short",
+                0, 44, 8)
+        .with_target(
+            _query(f"sum by (source) (rate(gapless_ingest_throttles_total{_RATE}))", "{{source}}")
+        ),
+        _series("Requests allowed at once", "Per credential; falls while it is throttled", "short",
+                8, 44, 8)
+        .with_target(
+            _query(f"bottomk({_MOST}, gapless_ingest_concurrency_limit)", "{{source}} {{tenant}}")
+        ),
+        _series("Budgets", "Left when a run had ended, and the reserve that it kept", "s", 16, 44, 8)
+        .min(None)
+        .with_target(_query("min(gapless_ingest_budget_left_seconds)", "left", "A"))
+        .with_target(_query("max(gapless_ingest_budget_reserve_seconds)", "reserve", "B")),
     ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ops.monitor.watch import Watch
-from ops.status.model import PartitionStatus, Status, Trouble
+from ops.status.model import PartitionStatus, PlanStatus, Status, Trouble
 
 _FOREVER = float("inf")
 STATES = (
@@ -41,6 +41,13 @@ PER_PARTITION_ID: dict[str, str] = {
     "gapless_pending_marks": "Marks that wait for pages they name",
     "gapless_coverage_gaps": "Stretches that are lost",
 }
+PER_POLL: dict[str, str] = {
+    "gapless_progress_pages_per_second": "Pages made durable by a long poll, lately",
+    "gapless_progress_records_per_second": "Records made durable by a long poll, lately",
+    "gapless_progress_share_ratio": "Of the range of a long poll, proven complete; by time only",
+    "gapless_progress_left_seconds": "Until the range of a long poll is complete, at its speed",
+}
+"""Of polls that go on for long only, by partition id and plan."""
 
 
 @dataclass(slots=True)
@@ -138,6 +145,8 @@ def _partition_id(families: _Families, one: PartitionStatus) -> None:
         }
     for name, value in values.items():
         families.set(name, PER_PARTITION_ID[name], label, value)
+    for plan in plans or ():
+        _progress(families, plan, label)
     for state in STATES:
         families.set(
             "gapless_state", "1 for the state it is in", {**label, "state": state},
@@ -153,6 +162,20 @@ def _exceptions(families: _Families, status: Status) -> None:
             "gapless_open_exceptions_oldest_seconds", "How long the first of them has waited",
             label, max(0.0, (status.read_at - one.since) / 1e6),
         )  # fmt: skip
+
+
+def _progress(families: _Families, plan: PlanStatus, label: dict[str, str]) -> None:
+    one = plan.progress
+    if one is None or not one.long:
+        return
+    values = {
+        "gapless_progress_pages_per_second": one.pages_per_s,
+        "gapless_progress_records_per_second": one.records_per_s,
+        "gapless_progress_share_ratio": one.share,
+        "gapless_progress_left_seconds": one.left_s,
+    }
+    for name, value in values.items():
+        families.set(name, PER_POLL[name], {**label, "plan": plan.plan}, value)
 
 
 def _troubles(families: _Families, troubles: Iterable[Trouble]) -> None:

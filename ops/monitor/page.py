@@ -12,6 +12,7 @@ from html import escape
 
 from ops.status.model import PartitionStatus, PlanStatus, RunStatus, Status, Trouble
 from ops.status.parts import micros
+from ops.status.text import progress_text
 from ops.status.words import duration, iso, moment, number
 
 ROWS_MAX = 500
@@ -140,6 +141,13 @@ def _row(one: PartitionStatus, now: int) -> str:
 
 
 def _plan(plan: PlanStatus, now: int) -> str:
+    under_way = plan.progress
+    if under_way is None or not under_way.long:
+        return _claim(plan, now)
+    return f'{_claim(plan, now)}<br><span class="quiet">{progress_text(under_way)}</span>'
+
+
+def _claim(plan: PlanStatus, now: int) -> str:
     if plan.plan == "snapshot":
         if plan.walk_pages:
             return f"snapshot: {number(plan.walk_pages)} pages so far"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ingest.following import progress_of
 from ops.facts.deployment import LogFacts
 from ops.facts.sink import Row, SinkFacts
 from ops.status.expected import Expected, ExpectedStream
@@ -157,8 +158,13 @@ class _Builder:
         return runs_of(declared.runs, changes, self._now)
 
     def _plans(self, checkpoint: SourceCheckpoint | None) -> tuple[PlanStatus, ...]:
-        plans = checkpoint.plans if checkpoint else {}
-        return tuple(plan_status(name, state, self._now) for name, state in sorted(plans.items()))
+        if checkpoint is None:
+            return ()
+        under_way = progress_of(checkpoint, self._now)
+        return tuple(
+            plan_status(name, state, self._now, under_way.get(name))
+            for name, state in sorted(checkpoint.plans.items())
+        )
 
     def _state(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ingest.headway import Progress
 from schemas.log.pause import Pause
 
 
@@ -24,7 +25,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class PlanStatus:
-    """What ingest has proven durable for one plan."""
+    """What ingest has proven durable for one plan; `progress`: of a poll in work."""
 
     plan: str
     lag_s: float | None
@@ -38,6 +39,7 @@ class PlanStatus:
     open: tuple[Stretch, ...] = ()
     done: tuple[Stretch, ...] = ()
     failed: tuple[Stretch, ...] = ()
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)

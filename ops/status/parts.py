@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from ingest.headway import Progress
 from ops.facts.sink import Row
 from ops.status.expected import ExpectedStream
 from ops.status.model import (
@@ -20,7 +21,9 @@ from ops.status.model import (
 from schemas.records import PassRange, PlanState, SourceCheckpoint, Walk
 
 
-def plan_status(name: str, state: PlanState, now_us: int) -> PlanStatus:
+def plan_status(
+    name: str, state: PlanState, now_us: int, progress: Progress | None = None
+) -> PlanStatus:
     behind = None
     if state.complete_before is not None:
         behind = now_us - micros(state.complete_before)
@@ -40,6 +43,7 @@ def plan_status(name: str, state: PlanState, now_us: int) -> PlanStatus:
         open=tuple(Stretch(o.start, o.end, *_walked(o.walk)) for o in state.open),
         done=tuple(Stretch(d.start, d.end) for d in state.done),
         failed=tuple(Stretch(f.start, f.end, reason=f.reason) for f in state.failed),
+        progress=progress,
     )
 
 

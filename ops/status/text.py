@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ingest.headway import Progress
 from ops.status.model import Horizons, PartitionStatus, PlanStatus, Status, Trouble
 from ops.status.parts import micros
 from ops.status.words import duration, moment, number
@@ -58,6 +59,9 @@ def _block(one: PartitionStatus, now: int) -> Iterator[str]:
         due = "" if run.due_at is None else f", due {moment(run.due_at, now)}"
         span = f"{moment(run.start_at, now)} .. {moment(run.end_at, now)}"
         yield _row("run", f"{span:<36} {run.state}{due if run.state != 'searched' else ''}")
+    for plan in plans:
+        if plan.progress is not None and plan.progress.long:
+            yield _row("progress", f"{plan.plan}: {progress_text(plan.progress)}")
     yield _row("applied offset", applied_text(one))
     for covered in one.coverage:
         holes = f"{covered.gaps} gaps" if covered.gaps else "no gap"
@@ -90,6 +94,22 @@ def applied_text(one: PartitionStatus) -> str:
     lag = f", {duration(applied.lag_s)} behind" if applied.lag_s else ""
     nobody = "   no worker holds it" if applied.owner is None and applied.records_behind else ""
     return f"{where} {place}{lag}{nobody}"
+
+
+def progress_text(one: Progress) -> str:
+    """How a long poll gets on: of a listing only what is known, which is no share of it."""
+    so_far = (
+        f"{number(one.pages)} pages, {number(one.records)} records in {duration(one.elapsed_s)}"
+    )
+    rate = "rate unknown"
+    if one.pages_per_s is not None and one.records_per_s is not None:
+        rate = f"{one.pages_per_s:,.1f} pages/s, {one.records_per_s:,.0f} records/s"
+    if one.share is None:
+        return f"{so_far}   {rate}"
+    share = f"{one.share:.0%} of the range, {duration(one.left_s)} left"
+    if one.left_s is None:
+        share = f"{one.share:.0%} of the range, time left unknown"
+    return f"{share}   {rate}   {so_far}"
 
 
 def _plan(plan: PlanStatus, now: int) -> str:

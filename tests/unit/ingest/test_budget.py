@@ -84,6 +84,16 @@ def test_the_reserve_is_the_configured_one_until_more_is_learnt() -> None:
     assert reserve_s([10.0], 6.0, 0.0, fetch_s=5.0) == 11.0 + SHUTDOWN_S
 
 
+def test_what_was_learnt_leaves_half_of_the_budget_to_ask_in() -> None:
+    """One slow day would else end all runs to come: who asks nothing learns nothing better."""
+    assert reserve_s([10.0], 50.0, 0.0, fetch_s=9.0, budget_s=60.0) == 30.0
+    assert reserve_s([40.0], 50.0, 0.0, fetch_s=9.0, budget_s=60.0) == 40.0, "what is told counts"
+    assert reserve_s([10.0], 8.0, 0.0, fetch_s=9.0, budget_s=60.0) == 17.0 + SHUTDOWN_S
+    tails = Tails()
+    tails.persist.note(70.0)
+    assert Deadline(100.0, (10.0,), 0.5, tails, 60.0).last_ask_s == 70.0
+
+
 def test_an_answer_may_come_while_it_can_still_be_stored() -> None:
     tails = Tails()
     deadline = Deadline(100.0, (10.0,), 0.5, tails)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,6 +69,36 @@ def test_a_life_that_is_told_strangely_or_not_at_all(tmp_path: Path, expires_in:
     shown = "9" * 400 if expires_in == 10**400 else expires_in
     endpoint = TokenEndpoint(expires_in=shown)
     assert run(tmp_path, CREDENTIALS, endpoint.handle).blocked == ""
+
+
+@pytest.mark.parametrize("text", [CREDENTIALS, REFRESH], ids=["credentials", "refresh"])
+def test_no_token_is_asked_for_that_could_not_be_waited_for(tmp_path: Path, text: str) -> None:
+    """The answer may hold the only good refresh token; the next run begins with time enough."""
+    endpoint = TokenEndpoint(refresh=SEED if text is REFRESH else None)
+
+    async def main() -> None:
+        async with polling(tmp_path, text, endpoint.handle, budget_s=6.5) as polled:
+            await polled.poll()
+            assert endpoint.forms == [] and polled.blocked == ""
+            assert (polled.state.not_before or 0) > 0
+
+    asyncio.run(main())
+
+
+def test_a_token_endpoint_that_hangs_does_not_outlast_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingest.accesses._SIGN_IN_S", 0.2)
+    endpoint = TokenEndpoint(delay_s=4.0)
+
+    async def main() -> float:
+        async with polling(tmp_path, CREDENTIALS, endpoint.handle, budget_s=3.0) as polled:
+            begun = time.monotonic()
+            await polled.poll()
+            assert polled.blocked == "" and (polled.state.not_before or 0) > 0
+            return time.monotonic() - begun
+
+    assert 0.2 < asyncio.run(main()) < 2.0, "it is given the time that is left, and no more"
 
 
 def test_a_token_is_renewed_shortly_before_its_end_and_after_a_401(tmp_path: Path) -> None:

@@ -18,13 +18,13 @@ import apply.metrics
 import ingest.metrics
 import ops.relay_metrics
 from ops.dashboards.build import TARGET, build
-from ops.monitor.metrics import PER_PARTITION_ID
+from ops.monitor.metrics import PER_PARTITION_ID, PER_POLL
 
 REPOSITORY = Path(__file__).parents[3]
 RULES = REPOSITORY / "ops/rules/gapless.yml"
 IMPORTED = (apply.metrics, ingest.metrics, ops.relay_metrics)  # they register what they serve
 MONITOR = {
-    *PER_PARTITION_ID, "gapless_state", "gapless_blocked", "gapless_server_up",
+    *PER_PARTITION_ID, *PER_POLL, "gapless_state", "gapless_blocked", "gapless_server_up",
     "gapless_outbox_unsent_events", "gapless_outbox_dead_events", "gapless_monitor_healthy",
     "gapless_monitor_read_timestamp_seconds", "gapless_log_open_transaction_seconds",
     "gapless_open_exceptions", "gapless_open_exceptions_oldest_seconds",

@@ -1,6 +1,7 @@
-"""Writes the committed examples of today's schema version: `python -m tests.unit.schemas.write_examples v1`.
+"""Writes the committed examples of today's schema version: `python -m tests.unit.schemas.write_examples v2 source_checkpoint`.
 
-Run it once when a schema gets a new version; examples of earlier versions are never rewritten.
+Run it once when a schema gets a new version, and keep the old schema in `avro/history`; examples of
+earlier versions are never rewritten.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from schemas.records import (
     Control,
     Done,
     Failed,
+    Headway,
     KeptSnapshot,
     Mark,
     MissingRecord,
@@ -25,6 +27,7 @@ from schemas.records import (
     PassRange,
     PlanState,
     Record,
+    Sample,
     SourceCheckpoint,
     Walk,
 )
@@ -105,6 +108,17 @@ CHECKPOINT = SourceCheckpoint(
     named=Named(42, "shop/orders/north/interval/x/k3v9/3/1"),
     blocked=Blocked("loop", T, "change the definition"),
     persist_s=[0.25, 0.5],
+    answer_s=[1.5],
+    headway={
+        "interval": Headway(
+            since=T,
+            start="2024-01-01T00:00:00.000000Z",
+            polled_at=T - 1,
+            pages=12,
+            records=6_000,
+            samples=[Sample(T, 0, 0, 0), Sample(T + 60_000_000, 10, 5_000, 86_400_000_000)],
+        )
+    },
     plans={"interval": PLAN},
 )
 CONTROL = Control(
@@ -126,10 +140,12 @@ RECORDS: dict[str, Record] = {
 }
 
 
-def main(version: str) -> None:
+def main(version: str, names: list[str]) -> None:
     folder = Path(codec.__file__).parent / "avro" / "examples"
     folder.mkdir(exist_ok=True)
     for name, record in RECORDS.items():
+        if names and name not in names:
+            continue
         target = folder / f"{name}.{version}.bin"
         if target.exists():
             raise SystemExit(f"{target} exists; committed examples are never rewritten")
@@ -140,4 +156,4 @@ def main(version: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2:])
