@@ -155,6 +155,7 @@ class PythonPoller(PartitionPoller):
         if isinstance(outcome, Refusal):
             self._program = None
             return await self._take(plan, plan.refuse(ask, outcome, self._now(access)), (), emit)
+        self._answer_s = max(self._answer_s, outcome.fetched.elapsed_us / US)
         self._hit("ingest.after_fetch")
         program = self._program
         assert program is not None

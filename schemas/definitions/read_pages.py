@@ -29,6 +29,11 @@ def body_path(text: str) -> Path:
     return path
 
 
+SIZE_DEFAULT = 500
+"""Records asked for at once where `{size}` is sent and nobody says how many, or fewer if the server
+gives no more: large enough that a request costs little, small enough to be stored soon."""
+
+
 def header_or_body_path(text: str) -> Path:
     """A path into a header or the body of an answer."""
     path = parse_answer_path(text)
@@ -76,16 +81,14 @@ def read_pages(
             "a size is given but never sent",
             'Add a param such as `limit: "{size}"`.',
         )
-    if "size" in sent and not fields.has("size"):
-        reader.note(
-            fields.node, "{size} is sent, but no size is given", "Add `size: 100` to `pages`."
-        )
+    cap = fields.get("cap", reader.at_least(1), None)
+    default_size = min(SIZE_DEFAULT, cap or SIZE_DEFAULT) if "size" in sent else None
     return PagesSpec(
         turn=turn,
         end=end,
         next=next_path,
-        size=fields.get("size", reader.at_least(1), None),
-        cap=fields.get("cap", reader.at_least(1), None),
+        size=fields.get("size", reader.at_least(1), default_size),
+        cap=cap,
         first=_first(fields, turn),
         total=total,
         stable=fields.get("stable", reader.boolean, False),

@@ -137,7 +137,6 @@ SOURCE_MISTAKES = [
     ('"{end}"', '"{parent.id}"', "{parent.id} has no value: stream orders has no parent"),
     ('"{token}"', '"{page}"', "a token is read but never sent"),
     ("      next: body.next_page_token\n", "", "{token} is sent but never read"),
-    ("      size: 200\n", "", "{size} is sent, but no size is given"),
     ("      size: 200", "      size: 200\n      end: total", "a total that is never read"),
     ("      size: 200", "      size: 200\n      end: nothing_new", "listings asked with {last.id}"),
     ("      size: 200", "      size: 0", "0 is too small"),

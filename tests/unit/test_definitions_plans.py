@@ -65,6 +65,24 @@ def test_a_mistake_in_a_keyset(tmp_path: Path, old: str, new: str, message: str)
     assert any(message in one for one in found), found
 
 
+@pytest.mark.parametrize(
+    ("pages", "asked"),
+    [("{size: 100}", 100), ("{stable: true}", 500), ("{cap: 200}", 200), ("{cap: 1000}", 500)],
+)
+def test_how_much_is_asked_for_at_once(tmp_path: Path, pages: str, asked: int) -> None:
+    text = changed(KEYSET, ("{size: 100}", pages))
+    changes = load(tmp_path, text, None).check().sources["shop"].streams["orders"].changes
+    assert changes is not None and changes.request.pages is not None
+    assert changes.request.pages.size == asked
+
+
+def test_no_size_is_made_up_that_is_not_sent(tmp_path: Path) -> None:
+    text = changed(KEYSET, ('{limit: "{size}"}', "{}"), ("{size: 100}", "{stable: true}"))
+    changes = load(tmp_path, text, None).check().sources["shop"].streams["orders"].changes
+    assert changes is not None and changes.request.pages is not None
+    assert changes.request.pages.size is None
+
+
 def test_what_is_asked_makes_the_fingerprint_of_a_keyset(tmp_path: Path) -> None:
     def hash_of(text: str) -> str:
         changes = load(tmp_path, text, None).check().sources["shop"].streams["orders"].changes

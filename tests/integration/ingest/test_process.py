@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ingest import committer
+from ingest.budget import SHUTDOWN_S
 from ingest.process import BUSY, MORE_TO_DO, OK, REFUSED, UNREACHABLE
 from schemas.log.reader import bounds
 from schemas.routing import route
@@ -189,17 +190,23 @@ def test_once_ends_when_nothing_is_left(settings: Settings) -> None:
 
 
 def test_a_budget_ends_in_time_and_the_next_run_goes_on(settings: Settings) -> None:
+    """Storing takes long in the first run: it ends in time, and the second one still knows it."""
     sources: list[dict[str, object]] = [{"partition_id": A, "pages": 200, "every_s": 0.1}]
-    with child(settings, sources, "once", "8") as run:
+    slow = "ingest.before_commit=sleep(1.2)"
+    with child(settings, sources, "once", "8", failpoints=slow) as run:
         code, output = run.ends()
     assert code == MORE_TO_DO, output
     ran = re.search(r"ran (\S+) s", output)
     assert ran is not None and float(ran[1]) <= 8
+    assert max(log.checkpoints(settings, 0)[A].persist_s) >= 1.2
     first = fetched(settings, A)
     assert 0 < first < 200
     assert set(log.pages(settings, A)) == set(range(1, first + 1))
     with child(settings, sources, "once", "8") as run:
-        assert run.ends()[0] == MORE_TO_DO
+        code, output = run.ends()
+    assert code == MORE_TO_DO, output
+    reserve = re.search(r"reserve_s\D*(\d+\.\d+)", output)
+    assert reserve is not None and float(reserve[1]) >= 1.2 + SHUTDOWN_S, output
     assert fetched(settings, A) > first
     pages = log.pages(settings, A)
     assert pages == sorted(pages) and len(pages) - len(set(pages)) <= settings.pages_in_flight

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
+from ingest.budget import SHUTDOWN_S
 from ingest.process import BLOCKED, MORE_TO_DO, OK
 from ingest.service import horizon_of, run
 from schemas.definitions.load import load_folder
@@ -110,9 +111,15 @@ def test_a_budget_that_is_spent_leaves_more_to_do(
     assert left_s is not None and 0 < left_s < 5
     first = stored_ids(settings)
     assert first and len(first) < 150
+    checkpoint = log.checkpoints(settings, route(OWNER, 2))[OWNER]
+    assert checkpoint.headway["interval"].records == len(first)
+    assert max(checkpoint.answer_s) >= 0.7
     provider.faults()
     assert once(settings, definitions, budget_s=60) == OK
     assert len(stored_ids(settings)) == 150
+    reserve_s = REGISTRY.get_sample_value("gapless_ingest_budget_reserve_seconds")
+    assert reserve_s is not None and reserve_s >= 0.7 + SHUTDOWN_S, "answers were slow yesterday"
+    assert log.checkpoints(settings, route(OWNER, 2))[OWNER].headway == {}, "the poll is over"
 
 
 def test_wrong_credentials_at_the_source_are_blocked_and_say_so(

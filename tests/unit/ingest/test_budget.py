@@ -16,7 +16,8 @@ from ingest.budget import (
     reserve_s,
     unfinished,
 )
-from ingest.emission import StreamState
+from ingest.committer import PERSIST_KEPT, Head, Transaction, checkpoints, head_of
+from ingest.emission import Emission, StreamState
 from schemas.records import Blocked, OpenInterval, PlanState, Walk
 
 S = 1_000_000
@@ -92,6 +93,17 @@ def test_what_was_learnt_leaves_half_of_the_budget_to_ask_in() -> None:
     tails = Tails()
     tails.persist.note(70.0)
     assert Deadline(100.0, (10.0,), 0.5, tails, 60.0).last_ask_s == 70.0
+
+
+def test_checkpoints_remember_the_latest_answers() -> None:
+    heads: dict[str, Head] = {}
+    for number in range(1, 3 * PERSIST_KEPT):
+        taken = tuple(Emission("s/t", (), (), DONE, 1, answer_s=took) for took in (number, 0.0))
+        transaction = Transaction("pages", (), {"s/t": DONE}, taken)
+        [checkpoint] = checkpoints(transaction, [], heads, "w", number)
+        heads["s/t"] = head_of(checkpoint)
+    newest = range(2 * PERSIST_KEPT, 3 * PERSIST_KEPT)
+    assert checkpoint.answer_s == list(newest), "and nothing of emissions behind no answer"
 
 
 def test_an_answer_may_come_while_it_can_still_be_stored() -> None:

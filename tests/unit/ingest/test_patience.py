@@ -56,6 +56,17 @@ def test_an_answer_that_could_not_be_stored_in_time_is_left_for_the_next_run(
     asyncio.run(main())
 
 
+def test_how_long_answers_took_is_handed_on_to_the_checkpoint(tmp_path: Path) -> None:
+    """Also of an answer without records: asking takes as long."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.2)
+        return page([])
+
+    polled = run(tmp_path, EVENTS, handler)
+    assert 0.2 <= max(emission.answer_s for emission in polled.emissions) < 5
+
+
 def test_who_is_told_at_once_again_and_again_waits_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
