@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -147,6 +148,18 @@ def scene(
         sink = Sink(lane.postgres)
         judge = Judge(lane.kafka, lane.prefix, sink, upstream, watched)
         yield Scene(lane, upstream, group, sink, judge)
+
+
+def definitions_with(folder: Path, here: Path, secrets: Mapping[str, str]) -> Path:
+    """A copy of the definitions in `here` that may be changed, with files that hold secrets."""
+    copy = folder / "definitions"
+    for name in ("sources", "mappings", "tenants"):
+        if (here / name).is_dir():
+            shutil.copytree(here / name, copy / name)
+    (copy / "secrets").mkdir()
+    for name, secret in secrets.items():
+        (copy / "secrets" / name).write_text(secret + "\n")
+    return copy
 
 
 @contextmanager
