@@ -9,7 +9,7 @@ from ops.probe.conclude_time import needs_of
 from ops.probe.evidence import Evidence
 from ops.probe.model import NOTHING, Finding, Row, unknown
 from ops.probe.sampling import ascending, descending
-from ops.probe.walking import Scope, Walked
+from ops.probe.walking import Scope
 from schemas.definitions.source import End, KeysetSpec, Order
 
 _TIMES_MIN = 5
@@ -19,14 +19,14 @@ _TIES = "rows of one time at the edge of two pages"
 def order_finding(scope: Scope, evidence: Evidence) -> Finding:
     """The order by time within a walk. Only an order that is not just that of the ids is proven."""
     name, declared = "order", scope.interval.order
-    walks = [walked for walked in (evidence.sample, *evidence.walks) if len(walked.rows) > 1]
-    times = {row.time for walked in walks for row in walked.rows if row.time is not None}
+    walks = [rows for rows in _walks(evidence) if len(rows) > 1]
+    times = {row.time for rows in walks for row in rows if row.time is not None}
     if len(times) < 2:
         return unknown(name, declared, f"records of several times; {needs_of(evidence, 'sample')}")
     seen = Order.NONE
-    if all(ascending(walked.rows) for walked in walks):
+    if all(map(ascending, walks)):
         seen = Order.ASC
-    elif all(descending(walked.rows) for walked in walks):
+    elif all(map(descending, walks)):
         seen = Order.DESC
     if declared is not Order.NONE and seen is not declared:
         return Finding(name, declared, seen, _disorder(scope))
@@ -42,6 +42,14 @@ def order_finding(scope: Scope, evidence: Evidence) -> Finding:
     return Finding(name, declared, seen, write={("order",): seen.value})
 
 
+def _walks(evidence: Evidence) -> list[list[Row]]:
+    """The rows of each walk; of each page where a position is ignored, and pages begin again."""
+    walks = [evidence.sample, *evidence.walks]
+    if evidence.behind is not None and evidence.behind.begins_again:
+        return [list(sight.rows) for walked in walks for _, sight in walked.pages]
+    return [walked.rows for walked in walks]
+
+
 def _disorder(scope: Scope) -> str:
     """What an order that is not kept loses; a walk that relies on it stalls where it sees that."""
     if isinstance(scope.spec, KeysetSpec):
@@ -51,10 +59,10 @@ def _disorder(scope: Scope) -> str:
     return "rows behind the page on which a walk stops; the stream stalls"
 
 
-def _crosses_ids(walks: Sequence[Walked]) -> bool:
+def _crosses_ids(walks: Sequence[Sequence[Row]]) -> bool:
     """Whether ids neither rise nor fall with the listing: then time alone explains the order."""
-    for walked in walks:
-        ids = [_as_number(row.id) for row in walked.rows]
+    for rows in walks:
+        ids = [_as_number(row.id) for row in rows]
         if ids in (sorted(ids), sorted(ids, reverse=True)):
             return False
     return True
