@@ -51,7 +51,7 @@ class Scene:
             for stage, names in deaths.items():
                 self.wait_for_work(stage)
                 time.sleep(chance.uniform(0, 0.6))
-                self._kill(stage)
+                self.kill(stage)
                 name = names[number // 2 % len(names)]
                 self.start(stage, f"{name}=2*off->1*kill" if number % 2 == 0 else "")
             for stage in deaths if number % 2 == 0 else ():
@@ -64,9 +64,10 @@ class Scene:
         victim = self.running[stage]
         wait_for(f"{victim.name} dies at its failpoint", lambda: not victim.alive, 60)
         assert victim.hits()
-        self._kill(stage)
+        self.kill(stage)
 
-    def _kill(self, stage: str) -> None:
+    def kill(self, stage: str) -> None:
+        """kill -9; another worker may be started then."""
         self.running[stage].kill()
         self.deaths += 1
 

@@ -183,5 +183,28 @@ def test_a_database_that_was_created_anew_is_read_again(
         assert at.sink.rows("SELECT cause FROM gapless.gap")
 
 
+def test_a_database_that_has_passed_the_old_cursor_is_set_right_by_its_listing(
+    couch: Couch, lane: Lane, tmp_path: Path
+) -> None:
+    """Nothing that this server says tells that it was made anew: the feed goes on in its middle."""
+    chance = random.Random(3)
+    with couch_scene(lane, tmp_path, couch, "papers") as at:
+        for _ in range(20):
+            couch.change("papers", chance)
+        at.start("ingest")
+        at.start("apply")
+        at.judge_final()
+        at.kill("ingest")
+        before = couch.head("papers")
+        couch.create_anew("papers")
+        fill(couch, "papers", 150)
+        assert couch.head("papers") > before
+        at.start("ingest")
+        at.judge_final()
+        checkpoint = at.checkpoint("couch/docs/papers")
+        assert checkpoint
+        assert checkpoint["source_epoch"] == 0
+
+
 def is_gap(record: log.Raw) -> bool:
     return record.type == "Mark" and bool(record.value["kind"] == "gap")

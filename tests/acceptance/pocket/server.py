@@ -80,7 +80,7 @@ class Pocket(ForeignServer):
 
     def __init__(self, installation: Path, folder: Path) -> None:
         port, program = free_port(), installation / "pocketbase"
-        data = ["--dir", folder / "pocketbase"]
+        data: list[str | Path] = ["--dir", folder / "pocketbase"]
         run_installer([program, "superuser", "upsert", USER, PASSWORD, *data], folder)
         address = f"127.0.0.1:{port}"
         command: list[str | Path] = [program, "serve", "--http", address, *data]

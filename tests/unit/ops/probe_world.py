@@ -118,7 +118,7 @@ class World:
             return self._page(found, (int(values.get("page") or 1) - 1) * counted, size, values)
         if self.turn is Turn.LAST_ID:
             found.sort(key=lambda f: f.id)
-            found = [f for f in found if f.id >= values.get("last.id", "")]  # inclusive
+            found = [f for f in found if f.id >= str(values.get("last.id", ""))]  # inclusive
         return self._page(found, 0, size, values)
 
     def _go_on(self, token: str, values: dict[str, Any], size: int) -> Answer:
@@ -138,7 +138,7 @@ class World:
 
     def _behind(self, values: dict[str, Any], fine: bool, size: int) -> Answer:
         """What is sorted behind a time and an id; a position is a time as it was shown."""
-        at, name = self._read(int(values["after.time"]), fine), values["after.id"]
+        at, name = self._read(int(values["after.time"]), fine), str(values["after.id"])
 
         def stands(fact: Fact) -> bool:
             stamp = fact.stamp - fact.stamp % self.step if self.cuts_stamps else fact.stamp
