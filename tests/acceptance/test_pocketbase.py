@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,9 @@ def test_pocketbase_is_synced_while_workers_are_killed(
         at.start("ingest")
         at.start("apply")
         clients = enumerate(CLIENTS)
-        with writing(*(Writer(pocket.actions(c), seed=n, every_s=0.2) for n, c in clients)):
+        writers = [Writer(pocket.actions(c), seed=n, every_s=0.2) for n, c in clients]
+        slow = Writer([(1, partial(pocket.sign_up, "gerd"))], seed=23, every_s=2)
+        with writing(*writers, slow):
             at.kill_again_and_again(rounds=4, seed=17)
             faults = at.judge.live()
             assert not faults, "\n".join(faults[:20])

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ HERE = Path(__file__).parent
 USER, PASSWORD = "reader@example.org", "a password of this test"
 COLLECTION = "items"
 _GO_MIN = (1, 25)
+_LONG_S, _USERS_MAX = 2.0, 200
 _RECORDS = f"/api/collections/{COLLECTION}/records"
 _FIELDS: list[dict[str, Any]] = [
     {"name": "n", "type": "number"},
@@ -95,7 +97,13 @@ class Pocket(ForeignServer):
         index = f"CREATE INDEX by_time ON {COLLECTION} (updated, id)"
         collection = {"name": COLLECTION, "type": "base", "fields": _FIELDS, "indexes": [index]}
         self._ask("POST", "/api/collections", collection)
-        self._ask("PATCH", "/api/settings", {"batch": {"enabled": True, "maxRequests": 50}})
+        limits = {"enabled": True, "maxRequests": _USERS_MAX + 1, "timeout": 60}
+        self._ask("PATCH", "/api/settings", {"batch": limits})
+        self._users = 0
+        began = time.monotonic()
+        self._in_one(self._sign_ups(4))
+        each_s = (time.monotonic() - began) / 4
+        self._users_at_once = max(1, min(_USERS_MAX, round(_LONG_S / each_s)))
 
     # What clients do; each changes and deletes only what it made itself, so it still lives.
 
@@ -124,12 +132,19 @@ class Pocket(ForeignServer):
             for name in names
         ]
         created = [{"method": "POST", "url": _RECORDS, "body": _content(chance)} for _ in range(12)]
-        answer = self._ask("POST", "/api/batch", {"requests": [*changed, *created]})
-        for number, one in enumerate(answer.body):
+        for number, one in enumerate(self._in_one([*changed, *created])):
             if number < len(changed):
                 self._note(one["body"])
             else:
                 self._made(client, one["body"])
+
+    def sign_up(self, client: str, chance: random.Random) -> None:
+        """A record and then many users, whose passwords take their time, in one transaction: the
+        record is stamped when it begins, and shows when it is over.
+        """
+        record = {"method": "POST", "url": _RECORDS, "body": _content(chance)}
+        answer = self._in_one([record, *self._sign_ups(self._users_at_once)])
+        self._made(client, answer[0]["body"])
 
     def actions(self, client: str) -> Sequence[tuple[int, Action]]:
         """What one client does, by weight."""
@@ -155,6 +170,20 @@ class Pocket(ForeignServer):
                 return found
             found |= {record["id"]: _written(record) for record in items}
             last = items[-1]["id"]
+
+    def _sign_ups(self, count: int) -> list[dict[str, Any]]:
+        first, self._users = self._users, self._users + count
+        users = [
+            {"email": f"{n}@example.org", "password": PASSWORD, "passwordConfirm": PASSWORD}
+            for n in range(first, first + count)
+        ]
+        path = "/api/collections/users/records"
+        return [{"method": "POST", "url": path, "body": user} for user in users]
+
+    def _in_one(self, requests: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The answers to several requests that are one transaction."""
+        answers: list[dict[str, Any]] = self._ask("POST", "/api/batch", {"requests": requests}).body
+        return answers
 
     def _any(self, client: str, chance: random.Random) -> str | None:
         with self._lock:
