@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from ops.probe.conclude_time import needs_of
 from ops.probe.evidence import Evidence, page_like
 from ops.probe.model import NOTHING, Finding, Refused, Sight, unknown
-from ops.probe.walking import Scope
-from schemas.definitions.source import CursorSpec, StreamSpec
+from ops.probe.walking import Scope, Walked
+from schemas.definitions.source import CursorSpec, End, StreamSpec
 
 _SHIFT = "rows that shift from one page to another"
 _MORE = "more records, so that there are several pages"
@@ -61,7 +61,7 @@ def walks_finding(scope: Scope, evidence: Evidence) -> Finding | None:
     walks = [walked for walked in evidence.walks if walked.pages and walked.refused is None]
     if len(walks) < 2 or max(len(walked.pages) for walked in walks) < 2:
         return unknown(name, declared, evidence.why_not.get("walks") or _MORE)
-    shown = [[(row.id, row.content) for row in walked.rows] for walked in walks]
+    shown = [_shown(scope, walked) for walked in walks]
     same = sum(one == shown[0] for one in shown)
     if same == len(shown):
         return Finding(name, declared, f"same, {same} of {same}")
@@ -69,6 +69,17 @@ def walks_finding(scope: Scope, evidence: Evidence) -> Finding | None:
     if fault is None:
         return Finding(name, declared, "same but for what changed")
     return Finding(name, declared, fault, _SHIFT if scope.stable else NOTHING)
+
+
+def _shown(scope: Scope, walked: Walked) -> list[tuple[str, int]]:
+    """The rows of a walk, without the last of a page that the next one repeats as declared."""
+    pages = scope.spec.request.pages
+    repeats = pages is not None and pages.end is End.NOTHING_NEW
+    shown: list[tuple[str, int]] = []
+    for _, sight in walked.pages:
+        rows = [(row.id, row.content) for row in sight.rows]
+        shown += rows[1:] if repeats and shown and rows[:1] == shown[-1:] else rows
+    return shown
 
 
 def shifted(walks: Sequence[Sequence[tuple[str, int]]]) -> str | None:
