@@ -130,6 +130,7 @@ class Asker:
         return self._access.secrets.scrubber.text(text)
 
 
+_ENDS = ("start", "end", "after.time", "until")
 _REFUSALS = {
     Refusal.TOKEN_EXPIRED: "the provider says that the token is gone",
     Refusal.SPLIT: "the provider wants smaller windows",
@@ -139,6 +140,9 @@ _REFUSALS = {
 
 
 def _as_ask(question: Question) -> Ask:
+    values = question.values
+    if question.fine is not None:
+        values = {n: v for n, v in values.items() if n not in _times(question)}
     return Ask(
         plan=question.plan,
         state=PlanState(definition_hash=""),
@@ -146,7 +150,7 @@ def _as_ask(question: Question) -> Ask:
         pass_="probe",
         page=1,
         reason="probe",
-        values={} if question.fine is not None else question.values,
+        values=values,
         link=question.link,
     )
 
@@ -155,12 +159,14 @@ def _fine(question: Question, spec: PlanSpec, values: dict[str, object]) -> dict
     """Times written finer than the format does; everything else as ever."""
     if question.fine is None or not isinstance(spec, IntervalSpec):
         return values
-    for name, value in question.values.items():
-        if name in ("start", "end") and isinstance(value, int):
-            values[name] = fine_time(value, spec.format, question.fine)
-        else:
-            values[name] = value
-    return values
+    fine = {n: fine_time(v, spec.format, question.fine) for n, v in _times(question).items()}
+    return {**values, **fine}
+
+
+def _times(question: Question) -> dict[str, int]:
+    """The ends that are times, and no position of a record."""
+    values = question.values.items()
+    return {name: value for name, value in values if name in _ENDS and isinstance(value, int)}
 
 
 def _time_reader(spec: PlanSpec) -> Callable[[bytes], tuple[int | None, int]]:

@@ -1,4 +1,4 @@
-"""From evidence to findings about pages: order, ties, cap, repeated walks, tokens, deletes. Pure."""
+"""From evidence to findings about pages: cap, repeated walks, tokens, cursors, deletes. Pure."""
 
 from __future__ import annotations
 
@@ -7,96 +7,12 @@ from collections.abc import Sequence
 
 from ops.probe.conclude_time import needs_of
 from ops.probe.evidence import Evidence, page_like
-from ops.probe.model import NOTHING, Finding, Refused, Row, Sight, unknown
-from ops.probe.sampling import ascending, descending
+from ops.probe.model import NOTHING, Finding, Refused, Sight, unknown
 from ops.probe.walking import Scope, Walked
-from schemas.definitions.source import CursorSpec, Order, StreamSpec
+from schemas.definitions.source import CursorSpec, End, StreamSpec
 
-_TIMES_MIN = 5
 _SHIFT = "rows that shift from one page to another"
-_TIES = "rows of one time at the edge of two pages"
 _MORE = "more records, so that there are several pages"
-
-
-def order_finding(scope: Scope, evidence: Evidence) -> Finding:
-    """The order by time within a walk. Only an order that is not just that of the ids is proven."""
-    name, declared = "order", scope.interval.order
-    walks = [walked for walked in (evidence.sample, *evidence.walks) if len(walked.rows) > 1]
-    times = {row.time for walked in walks for row in walked.rows if row.time is not None}
-    if len(times) < 2:
-        return unknown(name, declared, f"records of several times; {needs_of(evidence, 'sample')}")
-    seen = Order.NONE
-    if all(ascending(walked.rows) for walked in walks):
-        seen = Order.ASC
-    elif all(descending(walked.rows) for walked in walks):
-        seen = Order.DESC
-    stops = not (scope.by_start and scope.by_end)
-    if declared is not Order.NONE and seen is not declared:
-        loses = "rows behind the page on which a walk stops" if stops else NOTHING
-        return Finding(name, declared, seen, f"{loses}; the stream stalls" if stops else loses)
-    if seen is Order.NONE or declared is seen:
-        return Finding(name, declared, seen)
-    if len(times) < _TIMES_MIN or not _crosses_ids(walks):
-        return Finding(
-            name,
-            declared,
-            f"{seen}, as the ids",
-            needs="records that were changed after later ones were made",
-        )
-    return Finding(name, declared, seen, write={("order",): seen.value})
-
-
-def _crosses_ids(walks: Sequence[Walked]) -> bool:
-    """Whether ids neither rise nor fall with the listing: then time alone explains the order."""
-    for walked in walks:
-        ids = [_as_number(row.id) for row in walked.rows]
-        if ids in (sorted(ids), sorted(ids, reverse=True)):
-            return False
-    return True
-
-
-def _as_number(text: str) -> tuple[int, int, str]:
-    digits = text.removeprefix("json:")
-    return (0, int(digits), "") if digits.isdecimal() else (1, 0, text)
-
-
-def ties_finding(scope: Scope, evidence: Evidence) -> Finding:
-    """How records of one time follow each other."""
-    name, declared = "order of ties", "any"
-    groups = [_ties(walked.rows) for walked in (evidence.sample, *evidence.walks)]
-    ties = [tie for group in groups for tie in group.values()]
-    if not ties:
-        wanted = "records that share a time"
-        return unknown(
-            name, declared, wanted if evidence.sample.rows else needs_of(evidence, "walks")
-        )
-    if _differ(groups):
-        return Finding(name, declared, "changes", _TIES if scope.stable else NOTHING)
-    if all(tie == sorted(tie, key=_as_number) for tie in ties):
-        return Finding(name, declared, "by id")
-    if all(tie == sorted(tie, key=_as_number, reverse=True) for tie in ties):
-        return Finding(name, declared, "by id, falling")
-    return Finding(name, declared, f"the same, {len(groups)} of {len(groups)}")
-
-
-def _ties(rows: Sequence[Row]) -> dict[int, list[str]]:
-    """The ids of records that share a time, in order of appearance, each once."""
-    by_time: dict[int, dict[str, None]] = {}
-    for row in rows:
-        if row.time is not None:
-            by_time.setdefault(row.time, {})[row.id] = None
-    return {time: list(ids) for time, ids in by_time.items() if len(ids) > 1}
-
-
-def _differ(groups: Sequence[dict[int, list[str]]]) -> bool:
-    """Whether two walks order the ids that both show under one time differently."""
-    for number, one in enumerate(groups):
-        for other in groups[number + 1 :]:
-            for time in one.keys() & other.keys():
-                shared = set(one[time]) & set(other[time])
-                if [i for i in one[time] if i in shared] != [i for i in other[time] if i in shared]:
-                    return True
-    return False
 
 
 def cap_finding(scope: Scope, evidence: Evidence) -> Finding | None:
@@ -145,7 +61,7 @@ def walks_finding(scope: Scope, evidence: Evidence) -> Finding | None:
     walks = [walked for walked in evidence.walks if walked.pages and walked.refused is None]
     if len(walks) < 2 or max(len(walked.pages) for walked in walks) < 2:
         return unknown(name, declared, evidence.why_not.get("walks") or _MORE)
-    shown = [[(row.id, row.content) for row in walked.rows] for walked in walks]
+    shown = [_shown(scope, walked) for walked in walks]
     same = sum(one == shown[0] for one in shown)
     if same == len(shown):
         return Finding(name, declared, f"same, {same} of {same}")
@@ -153,6 +69,17 @@ def walks_finding(scope: Scope, evidence: Evidence) -> Finding | None:
     if fault is None:
         return Finding(name, declared, "same but for what changed")
     return Finding(name, declared, fault, _SHIFT if scope.stable else NOTHING)
+
+
+def _shown(scope: Scope, walked: Walked) -> list[tuple[str, int]]:
+    """The rows of a walk, without the last of a page that the next one repeats as declared."""
+    pages = scope.spec.request.pages
+    repeats = pages is not None and pages.end is End.NOTHING_NEW
+    shown: list[tuple[str, int]] = []
+    for _, sight in walked.pages:
+        rows = [(row.id, row.content) for row in sight.rows]
+        shown += rows[1:] if repeats and shown and rows[:1] == shown[-1:] else rows
+    return shown
 
 
 def shifted(walks: Sequence[Sequence[tuple[str, int]]]) -> str | None:

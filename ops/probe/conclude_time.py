@@ -11,7 +11,7 @@ from ops.probe.model import NOTHING, UNKNOWN, Finding, unknown
 from ops.probe.servers import Server
 from ops.probe.walking import Scope
 from schemas.definitions.durations import format_duration
-from schemas.definitions.source import Bounds
+from schemas.definitions.source import Bounds, KeysetSpec
 
 S = 1_000_000
 EMPTY = "records: the collection has none that could be asked for"
@@ -34,11 +34,15 @@ def filter_finding(scope: Scope, evidence: Evidence) -> Finding:
         return unknown(name, declared, needs_of(evidence, "filter"))
     ignored = [
         f"{{{end}}}"
-        for end, is_ignored in (("start", found.start_ignored), ("end", found.end_ignored))
+        for end, is_ignored in zip(
+            scope.ends, (found.start_ignored, found.end_ignored), strict=True
+        )
         if is_ignored
     ]
     if ignored:
-        return Finding(name, declared, f"{' and '.join(ignored)} ignored")
+        circle = found.start_ignored and isinstance(scope.spec, KeysetSpec)
+        costs = "nothing, but its pages go in a circle" if circle else NOTHING
+        return Finding(name, declared, f"{' and '.join(ignored)} ignored", costs)
     if ends is not None and ends.strayed:
         lost = f"changes: {ends.strayed} of {ends.strayed + ends.told} records are not in a window"
         return Finding(

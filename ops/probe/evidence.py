@@ -64,6 +64,27 @@ class Cursor:
     refused: str | None = None
 
 
+@dataclass(slots=True)
+class Behind:
+    """What a keyset shows behind some of its records. `told`: how many were asked; `ties`: of which
+    a next one shares their time; `again`: shown although it stood there or before; `passed`: not
+    shown although it stood behind, `passed_ties` at the same time.
+    """
+
+    told: int = 0
+    ties: int = 0
+    again: int = 0
+    begins_again: bool = False
+    passed: int = 0
+    passed_ties: int = 0
+    refused: str | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether stamps are what they show: behind a finer one the record itself would stand."""
+        return self.told > 1 and self.again == 0
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """One look at the newest rows. `whole`: it saw everything that is stamped after `start`.
@@ -104,6 +125,7 @@ class Evidence:
     unfiltered: bool = False
     empty: bool = False
     filtered: Filtered | None = None
+    behind: Behind | None = None
     ends: Ends | None = None
     cap: Cap | None = None
     walks: list[Walked] = field(default_factory=list)

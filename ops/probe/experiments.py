@@ -5,6 +5,7 @@ Each is bounded; together they stay within the budget that the driver enforces.
 
 from __future__ import annotations
 
+from ops.probe.behind import behind
 from ops.probe.evidence import Evidence
 from ops.probe.looking import looks
 from ops.probe.model import Steps
@@ -28,6 +29,7 @@ def changes_experiments(
     return [
         ("sample", sample_interval(scope, evidence)),
         ("filter", filter_works(scope, evidence)),
+        ("behind", behind(scope, evidence)),
         ("ends", ends(scope, evidence, most)),
         ("cap", cap(scope, evidence)),
         ("walks", walks(scope, evidence, 3 if budget >= _ROOMY else 2)),

@@ -8,9 +8,10 @@ from ops.probe.sampling import DAY, S, times_of
 from ops.probe.walking import Scope, walk
 from schemas.definitions.source import Turn
 
-_LOOK_BACK_US = 120 * S
+_LOOK_BACK_US = (120 * S, 30 * S, 8 * S)
+"""A busy collection is looked at from a later time on: a look that sees everything tells more."""
 _PAUSES_S = (1.0, 1.0, 2.0, 3.0)
-_STEADY = (Turn.TOKEN, Turn.LAST_ID)
+_STEADY = (Turn.TOKEN, Turn.LAST_ID, Turn.KEYSET)
 
 
 def looks(scope: Scope, evidence: Evidence) -> Steps[None]:
@@ -19,31 +20,43 @@ def looks(scope: Scope, evidence: Evidence) -> Steps[None]:
         return
     clock = clock_of(evidence.sights())
     now = scope.now if clock is None else clock.earliest(scope.now)
-    start, end = now - _LOOK_BACK_US, now + DAY
-    values = scope.window(start - start % scope.unit, end - end % scope.unit)
+    back = iter(_LOOK_BACK_US)
+    start = now - next(back)
     for number in range(len(_PAUSES_S) + 1):
-        walked = yield from walk(scope, values, pages_max=3)
-        if walked.refused is not None or not walked.pages:
+        look = yield from _look(scope, evidence, start, now + DAY)
+        while number == 0 and look is not None and scope.by_start and look.floor is None:
+            narrower = next(back, None)
+            if narrower is None:
+                break
+            start = now - narrower
+            look = yield from _look(scope, evidence, start, now + DAY)
+        if look is None:
             return
-        sights = [sight for _, sight in walked.pages]
-        # Positions shift when something goes: a row that slipped between two pages is not late.
-        steady = len(sights) == 1 or scope.turn in _STEADY
-        whole = walked.ended and scope.by_start and steady
-        evidence.looked += sights
-        evidence.looks.append(
-            Look(
-                tuple(walked.rows),
-                len(sights[0].rows),
-                whole,
-                start,
-                sights[0].sent,
-                sights[-1].received,
-            )
-        )
+        evidence.looks.append(look)
         if number == 1 and _quiet(evidence, now):
             return
         if number < len(_PAUSES_S):
             yield from pause(_PAUSES_S[number])
+
+
+def _look(scope: Scope, evidence: Evidence, start: int, end: int) -> Steps[Look | None]:
+    """The rows from `start` on, as far as a few pages show them; None: no page came."""
+    values = scope.window(start - start % scope.unit, end - end % scope.unit)
+    walked = yield from walk(scope, values, pages_max=3)
+    if walked.refused is not None or not walked.pages:
+        return None
+    sights = [sight for _, sight in walked.pages]
+    # Positions shift when something goes: a row that slipped between two pages is not late.
+    steady = len(sights) == 1 or scope.turn in _STEADY
+    evidence.looked += sights
+    return Look(
+        rows=tuple(walked.rows),
+        first=len(sights[0].rows),
+        whole=walked.ended and scope.by_start and steady,
+        start=start,
+        sent=sights[0].sent,
+        received=sights[-1].received,
+    )
 
 
 def _quiet(evidence: Evidence, now: int) -> bool:

@@ -39,7 +39,7 @@ def sample_interval(scope: Scope, evidence: Evidence) -> Steps[None]:
             break
         evidence.why_not.setdefault("walks", f"wider windows: {evidence.sample.refused.why}")
         start = scope.now - width
-        narrower = {**past, "start": start - start % scope.unit}
+        narrower = scope.window(start - start % scope.unit, scope.asked(past)[1])
         evidence.sample = Walked()
         yield from walk(scope, narrower, pages_max=_PAGES, into=evidence.sample)
     if evidence.sample.rows or evidence.sample.refused is not None:
@@ -55,14 +55,14 @@ def _reversed(scope: Scope, evidence: Evidence, past: Mapping[str, Value]) -> St
     """Nothing was found in a window that must hold records: perhaps its ends are exchanged."""
     found = Filtered(why="the window of all of the past finds nothing, though records are there")
     evidence.filtered = found
-    start, end = past.get("start"), past.get("end")
+    start, end = scope.asked(past)
     exchanged: dict[str, Value] = {}
     if scope.by_start and scope.by_end:
-        exchanged = {"start": end, "end": start}
+        exchanged = scope.window(end, start)
     elif scope.by_start:
-        exchanged = {"start": scope.now + DAY - (scope.now + DAY) % scope.unit}
-    elif isinstance(end, int):
-        exchanged = {"end": end - _LONG_AGO_US}
+        exchanged = scope.window(scope.now + DAY - (scope.now + DAY) % scope.unit, None)
+    elif end is not None:
+        exchanged = scope.window(None, end - _LONG_AGO_US)
     walked = yield from walk(scope, exchanged, pages_max=1)
     found.reversed = bool(walked.rows)
 
@@ -101,8 +101,8 @@ def filter_works(scope: Scope, evidence: Evidence) -> Steps[None]:
             scope, evidence, scope.window(after, after + DAY), found
         )
     if scope.by_end:
-        first = evidence.sample.pages[0][0].values.get("start")
-        before = first if isinstance(first, int) else min(times) - _LONG_AGO_US
+        first, _ = scope.asked(evidence.sample.pages[0][0].values)
+        before = min(times) - _LONG_AGO_US if first is None else first
         if before + unit > max(times) - 2 * DAY:
             before = min(times) - _LONG_AGO_US
         before -= before % unit
@@ -121,10 +121,10 @@ def _finds(
         return None
     known = {(row.id, row.time) for row in evidence.sample.rows}
     newest = max(times_of(evidence))
-    end = values.get("end")
+    _, end = scope.asked(values)
     return any(
         (row.id, row.time) in known
-        and (not isinstance(end, int) or end > newest or (row.time or 0) > end + 2 * DAY)
+        and (end is None or end > newest or (row.time or 0) > end + 2 * DAY)
         for row in walked.rows
     )
 
@@ -149,7 +149,8 @@ def ends(scope: Scope, evidence: Evidence, most: int) -> Steps[None]:
         return
     rows = evidence.sample.rows
     up, down = ascending(rows), descending(rows)
-    finer = any(row.unit > 1 for row in rows)
+    exact = evidence.behind is not None and evidence.behind.exact
+    finer = not exact and any(row.unit > 1 for row in rows)
     evidence.ends = Ends(Beliefs.all(scope.unit, finer=finer))
     evidence.ends.fine_refused = not finer_units(scope.interval.format)
     yield from find_ends(scope, choose(scope, _seen(evidence), up, down), up, most, evidence.ends)

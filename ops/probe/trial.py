@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ops.probe.conclude_order import order_finding, position_finding, ties_finding
 from ops.probe.conclude_pages import (
     cap_finding,
     cursor_findings,
     deletes_finding,
     listing_finding,
-    order_finding,
-    ties_finding,
     token_findings,
     walks_finding,
 )
@@ -28,7 +27,7 @@ from ops.probe.evidence import Evidence
 from ops.probe.experiments import changes_experiments, snapshot_experiments
 from ops.probe.model import Answer, Finding, Pause, Question, Refused, Spent, Steps
 from ops.probe.walking import Scope
-from schemas.definitions.source import CursorSpec, IntervalSpec, StreamSpec
+from schemas.definitions.source import CursorSpec, IntervalSpec, KeysetSpec, StreamSpec
 
 MORE = "a larger --requests"
 _FOR_SNAPSHOT = 12
@@ -141,6 +140,8 @@ def _findings(stream: StreamSpec, scope: Scope, evidence: Evidence) -> Iterator[
         yield granularity_finding(scope, evidence)
         yield order_finding(scope, evidence)
         yield ties_finding(scope, evidence)
+        if isinstance(scope.spec, KeysetSpec):
+            yield position_finding(scope, evidence)
     elif isinstance(scope.spec, CursorSpec):
         yield from cursor_findings(scope, evidence)
     if scope.spec is stream.snapshot and stream.changes is not None:

@@ -16,20 +16,19 @@ _SIZE_MAX = 10_000
 _LATER_S = 3.0
 
 
-def _first_values(evidence: Evidence) -> dict[str, Value]:
+def _first_values(scope: Scope, evidence: Evidence) -> dict[str, Value]:
     """What the sample asked, without what turned its pages."""
-    asked = evidence.sample.pages[0][0].values
-    return {name: asked[name] for name in ("start", "end") if name in asked}
+    return scope.window(*scope.asked(evidence.sample.pages[0][0].values))
 
 
 def _begin(scope: Scope, evidence: Evidence) -> dict[str, Value]:
     spec = scope.spec
     first = start_of_feed(spec) if isinstance(spec, CursorSpec) else {}
-    return {**_first_values(evidence), **first}
+    return {**_first_values(scope, evidence), **first}
 
 
 def cap(scope: Scope, evidence: Evidence) -> Steps[None]:
-    """How many records a page really holds. A page is full if a page with records follows."""
+    """How many records a page really holds. A page is full if one with further records follows."""
     if scope.turn is None or not evidence.sample.rows:
         return
     found = evidence.cap = Cap(asked=scope.size)
@@ -52,8 +51,13 @@ def cap(scope: Scope, evidence: Evidence) -> Steps[None]:
 
 
 def _full(pages: list[Sight]) -> list[int]:
-    """The sizes of the pages that another page with records follows."""
-    return [len(one.rows) for one, after in itertools.pairwise(pages) if after.rows]
+    """The sizes of the pages that another page with further records follows."""
+    return [
+        len(one.rows)
+        for one, after in itertools.pairwise(pages)
+        if {(row.id, row.content) for row in after.rows}
+        - {(row.id, row.content) for row in one.rows}
+    ]
 
 
 def _skips(scope: Scope, evidence: Evidence, found: Cap, given: int) -> Steps[None]:

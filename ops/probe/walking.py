@@ -11,7 +11,15 @@ from ingest.plans.protocol import Value
 from ingest.plans.walk import Outcome, Walker
 from ingest.requests import says
 from ops.probe.model import Question, Refused, Row, Sight, Steps, ask
-from schemas.definitions.source import CursorSpec, IntervalSpec, PlanSpec, Turn
+from ops.probe.servers import Window
+from schemas.definitions.source import (
+    HOLD_STILL,
+    CursorSpec,
+    IntervalSpec,
+    KeysetSpec,
+    PlanSpec,
+    Turn,
+)
 from schemas.definitions.times import TimeFormat, TimeKind
 from schemas.records import Walk
 
@@ -37,12 +45,18 @@ class Scope:
         return self.spec
 
     @property
+    def ends(self) -> tuple[str, str]:
+        """The placeholders of a window's ends."""
+        by_position = isinstance(self.spec, KeysetSpec)
+        return ("after.time", "until") if by_position else ("start", "end")
+
+    @property
     def by_start(self) -> bool:
-        return says(self.spec, "start")
+        return says(self.spec, self.ends[0])
 
     @property
     def by_end(self) -> bool:
-        return says(self.spec, "end")
+        return says(self.spec, self.ends[1])
 
     @property
     def by_size(self) -> bool:
@@ -61,8 +75,9 @@ class Scope:
 
     @property
     def stable(self) -> bool:
+        """Whether it is relied on that rows do not shift between pages."""
         pages = self.spec.request.pages
-        return pages is None or pages.stable
+        return pages is None or pages.stable or pages.turn in HOLD_STILL
 
     @property
     def unit(self) -> int:
@@ -70,13 +85,22 @@ class Scope:
         return self.interval.format.unit_us
 
     def window(self, start: int | None, end: int | None) -> dict[str, Value]:
-        """Both ends as placeholders; those that the request does not use are left out."""
+        """Both ends as placeholders; those that the request does not use are left out. A keyset
+        begins before every id of its start.
+        """
         values: dict[str, Value] = {}
         if start is not None and self.by_start:
-            values["start"] = start
+            values[self.ends[0]] = start
+            if isinstance(self.spec, KeysetSpec):
+                values["after.id"] = ""
         if end is not None and self.by_end:
-            values["end"] = end
+            values[self.ends[1]] = end
         return values
+
+    def asked(self, values: Mapping[str, Value]) -> Window:
+        """The ends that were asked for; None for one that was not, or that is a position."""
+        start, end = (values.get(name) for name in self.ends)
+        return start if isinstance(start, int) else None, end if isinstance(end, int) else None
 
 
 def finer_units(time_format: TimeFormat) -> tuple[int, ...]:

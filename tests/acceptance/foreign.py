@@ -25,7 +25,7 @@ import pytest
 
 from ops.stack.java import cache_folder
 
-_INSTALL_S = 300.0
+_INSTALL_S = 600.0
 _READY_S = 30.0
 # The server ends with the pipe on our standard input: also when the test is killed with -9.
 _LEASH = '"$@" </dev/null & server=$!; cat >/dev/null; kill -9 "$server"'
@@ -39,7 +39,7 @@ def need_program(name: str) -> str:
     return found
 
 
-def installed(name: str, files: Sequence[Path], install: Callable[[Path], None]) -> Path:
+def installed(name: str, files: Sequence[Path], install: Callable[[Path], object]) -> Path:
     """The folder with what `install` made of copies of `files`; made again when these change."""
     digest = hashlib.sha256(f"{sys.executable} {sys.version}".encode())
     for file in files:
@@ -67,12 +67,15 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
         yield
 
 
-def run_installer(command: Sequence[str | Path], folder: Path) -> None:
+def run_installer(
+    command: Sequence[str | Path], folder: Path, environment: Mapping[str, str] | None = None
+) -> None:
     """Runs one step of an installation in its folder; what it says is the reason of a skip."""
     try:
         done = subprocess.run(
             [str(part) for part in command],
             cwd=folder,
+            env={**os.environ, **(environment or {})},
             capture_output=True,
             text=True,
             timeout=_INSTALL_S,
@@ -84,6 +87,16 @@ def run_installer(command: Sequence[str | Path], folder: Path) -> None:
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines()[-5:]
         pytest.skip(f"{' '.join(map(str, command))}: exit {done.returncode}: {' | '.join(said)}")
+
+
+def environment_of(folder: Path) -> Path:
+    """The programs of a new Python environment in `folder` that has what `requirements.lock` locks."""
+    run_installer([sys.executable, "-m", "venv", "environment"], folder)
+    programs = folder / "environment/bin"
+    pip: list[str | Path] = [programs / "python", "-m", "pip", "install", "--quiet"]
+    options = ["--disable-pip-version-check", "--require-hashes", "-r", "requirements.lock"]
+    run_installer([*pip, *options], folder)
+    return programs
 
 
 def free_port() -> int:

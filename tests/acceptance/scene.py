@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -50,7 +51,7 @@ class Scene:
             for stage, names in deaths.items():
                 self.wait_for_work(stage)
                 time.sleep(chance.uniform(0, 0.6))
-                self._kill(stage)
+                self.kill(stage)
                 name = names[number // 2 % len(names)]
                 self.start(stage, f"{name}=2*off->1*kill" if number % 2 == 0 else "")
             for stage in deaths if number % 2 == 0 else ():
@@ -63,9 +64,10 @@ class Scene:
         victim = self.running[stage]
         wait_for(f"{victim.name} dies at its failpoint", lambda: not victim.alive, 60)
         assert victim.hits()
-        self._kill(stage)
+        self.kill(stage)
 
-    def _kill(self, stage: str) -> None:
+    def kill(self, stage: str) -> None:
+        """kill -9; another worker may be started then."""
         self.running[stage].kill()
         self.deaths += 1
 
@@ -147,6 +149,18 @@ def scene(
         sink = Sink(lane.postgres)
         judge = Judge(lane.kafka, lane.prefix, sink, upstream, watched)
         yield Scene(lane, upstream, group, sink, judge)
+
+
+def definitions_with(folder: Path, here: Path, secrets: Mapping[str, str]) -> Path:
+    """A copy of the definitions in `here` that may be changed, with files that hold secrets."""
+    copy = folder / "definitions"
+    for name in ("sources", "mappings", "tenants"):
+        if (here / name).is_dir():
+            shutil.copytree(here / name, copy / name)
+    (copy / "secrets").mkdir()
+    for name, secret in secrets.items():
+        (copy / "secrets" / name).write_text(secret + "\n")
+    return copy
 
 
 @contextmanager

@@ -57,10 +57,12 @@ class Sink:
             ).fetchall()
 
     def living(self, name: str, tenant: str) -> int:
-        """Rows of one tenant that are not marked deleted."""
-        query = sql.SQL("SELECT count(*) FROM {} WHERE tenant_id = %s AND NOT _deleted")
+        """Rows of one tenant that are not marked deleted; all of them where it has no name."""
+        query = sql.SQL("SELECT count(*) FROM {} WHERE NOT _deleted").format(sql.Identifier(name))
+        if tenant:
+            query += sql.SQL(" AND tenant_id = {}").format(tenant)
         with psycopg.connect(self.dsn) as connection:
-            found = connection.execute(query.format(sql.Identifier(name)), [tenant]).fetchone()
+            found = connection.execute(query).fetchone()
         return int(found[0]) if found else 0
 
     def positions_and_ledger(self) -> tuple[list[Row], list[Row]]:

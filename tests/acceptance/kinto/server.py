@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import random
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.acceptance.asking import Answer, ask
-from tests.acceptance.foreign import ForeignServer, free_port, installed, run_installer
+from tests.acceptance.foreign import ForeignServer, environment_of, free_port, installed
 from tests.acceptance.writing import Action, Ledger, Written, rfc3339, text
 
 HERE = Path(__file__).parent
@@ -22,20 +21,7 @@ COLLECTION = "records"
 
 def installed_kinto() -> Path:
     """The folder with Kinto in an environment of its own; skips the test if it cannot be had."""
-
-    def install(folder: Path) -> None:
-        run_installer([sys.executable, "-m", "venv", "environment"], folder)
-        pip: list[str | Path] = [
-            folder / "environment/bin/python",
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-        ]
-        options = ["--disable-pip-version-check", "--require-hashes", "-r", "requirements.lock"]
-        run_installer([*pip, *options], folder)
-
-    return installed("kinto", [HERE / "requirements.lock", HERE / "kinto.ini"], install)
+    return installed("kinto", [HERE / "requirements.lock", HERE / "kinto.ini"], environment_of)
 
 
 class Kinto(ForeignServer):

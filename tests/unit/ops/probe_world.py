@@ -19,6 +19,7 @@ from schemas.definitions.source import (
     Bounds,
     End,
     IntervalSpec,
+    KeysetSpec,
     Order,
     PagesSpec,
     RequestSpec,
@@ -64,6 +65,7 @@ class World:
     cap: int = 1000
     counts_asked: bool = False  # page numbers count what was asked, not what is given
     shifts: bool = False
+    behind: str = "right"  # or time_only, inclusive, ignored: what a position is taken for
     listed: int | None = None  # the most that the full listing knows of; None: everything
     token: str = "live"  # or snapshot, once, moves
     bound: str = "query"  # or refuses, mixes: what a token makes of another window
@@ -103,6 +105,8 @@ class World:
         if question.fine is not None and self.reads_fine == "refused":
             return Refused("400")
         size = min(int(values.get("size") or 100), self.cap)
+        if "after.time" in values:
+            return self._behind(values, question.fine is not None, size)
         token = values.get("token")
         if isinstance(token, str):
             return self._go_on(token, values, size)
@@ -112,6 +116,9 @@ class World:
         if self.turn is Turn.PAGE:
             counted = int(values.get("size") or 100) if self.counts_asked else size
             return self._page(found, (int(values.get("page") or 1) - 1) * counted, size, values)
+        if self.turn is Turn.LAST_ID:
+            found.sort(key=lambda f: f.id)
+            found = [f for f in found if f.id >= str(values.get("last.id", ""))]  # inclusive
         return self._page(found, 0, size, values)
 
     def _go_on(self, token: str, values: dict[str, Any], size: int) -> Answer:
@@ -128,6 +135,24 @@ class World:
         if self.token != "snapshot":
             found = self._found(asked, False)
         return self._page(found, at, size, asked)
+
+    def _behind(self, values: dict[str, Any], fine: bool, size: int) -> Answer:
+        """What is sorted behind a time and an id; a position is a time as it was shown."""
+        at, name = self._read(int(values["after.time"]), fine), str(values["after.id"])
+
+        def stands(fact: Fact) -> bool:
+            stamp = fact.stamp - fact.stamp % self.step if self.cuts_stamps else fact.stamp
+            return {
+                "right": (stamp, fact.id) > (at, name),
+                "time_only": stamp > at,
+                "inclusive": (stamp, fact.id) >= (at, name),
+                "ignored": True,
+            }[self.behind]
+
+        found = [f for f in self._found({"end": values.get("until")}, fine) if stands(f)]
+        if (self.order, self.ties) == ("asc", "id"):
+            found.sort(key=lambda f: (f.stamp, f.id))
+        return self._page(found, 0, size, values)
 
     def _found(self, values: dict[str, Any], fine: bool) -> list[Fact]:
         start = None if self.start_ignored else values.get("start")
@@ -196,8 +221,14 @@ class World:
             content=hash(tuple(names)),
             read_ids=lambda: names,
             read_compared=lambda: names,
+            last_id=shown[-1].id if shown else None,
+            times=[row.time for row in shown],
+            positions=[(str(row.time), row.id) for row in shown],
         )
         return Sight(shown, page, local - 10 * MS, local, self.now // S * S)
+
+
+_ENDS = {Turn.TOKEN: End.NO_NEXT, Turn.LAST_ID: End.NOTHING_NEW}
 
 
 def stream(world: World, *, snapshot: bool = False, **declared: Any) -> StreamSpec:
@@ -206,12 +237,12 @@ def stream(world: World, *, snapshot: bool = False, **declared: Any) -> StreamSp
     pages_keys = {k: declared.pop(k) for k in ("cap", "size", "stable") if k in declared}
     pages = PagesSpec(
         turn=world.turn,
-        end=End.NO_NEXT if world.turn is Turn.TOKEN else End.EMPTY,
+        end=_ENDS.get(world.turn, End.EMPTY),
         next=Path(Root.BODY, ("next",), "body.next") if world.turn is Turn.TOKEN else None,
         first=1 if world.turn is Turn.PAGE else None,
         **{"size": 40, **pages_keys},
     )
-    turned = "token" if world.turn is Turn.TOKEN else "page"
+    turned = {Turn.TOKEN: "token", Turn.LAST_ID: "last.id"}.get(world.turn, "page")
 
     def request(*names: str) -> RequestSpec:
         return RequestSpec(
@@ -224,7 +255,10 @@ def stream(world: World, *, snapshot: bool = False, **declared: Any) -> StreamSp
             pages=pages,
         )
 
-    spec = IntervalSpec(
+    by_position = world.turn is Turn.KEYSET
+    if by_position:
+        sends, turned = ("after.time", "after.id", "until"), "size"
+    spec = (KeysetSpec if by_position else IntervalSpec)(
         **{
             "time": Path(Root.RECORD, ("t",), "t"),
             "start_us": (NOW - 30 * 86_400 * S) // S * S,
@@ -234,7 +268,7 @@ def stream(world: World, *, snapshot: bool = False, **declared: Any) -> StreamSp
             "bounds": Bounds.UNKNOWN,
             "settle_us": 60 * S,
             "lookback_us": 600 * S,
-            "order": Order.NONE,
+            "order": Order.ASC if by_position else Order.NONE,
             "width_us": None,
             "width_min_us": world.unit,
             "result_cap": None,
@@ -260,7 +294,7 @@ def stream(world: World, *, snapshot: bool = False, **declared: Any) -> StreamSp
 def probed(world: World, spec: StreamSpec, budget: int = 80) -> dict[str, Any]:
     """The findings of the changes by name, after a whole probe."""
     trial = run(world, spec, budget)
-    return {finding.name: finding for plan, finding in trial.findings() if plan == "interval"}
+    return {finding.name: finding for plan, finding in trial.findings() if plan != "snapshot"}
 
 
 def run(world: World, spec: StreamSpec, budget: int = 80) -> Trial:

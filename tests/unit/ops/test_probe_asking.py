@@ -27,6 +27,12 @@ streams:
     records: body.items
     pages: {next: body.next, size: 2}
     plan: {interval: {time: t, start: 2024-01-01, format: "%Y-%m-%d %H:%M"}}
+  ranked:
+    get: /orders
+    params: {since: "{after.time}", id: "{after.id}", until: "{until}", limit: "{size}"}
+    records: body.items
+    pages: {size: 2}
+    plan: {keyset: {time: t, start: 2024-01-01, format: unix_ms}}
 """
 ITEMS = [
     {"id": 7, "t": "2024-01-01T10:00:00.250+0100", "name": "Ada"},
@@ -36,7 +42,9 @@ ITEMS = [
 MINUTE = 60_000_000
 
 
-def asked(folder: Path, question: Question, seen: list[dict[str, str]]) -> Sight | Refused:
+def asked(
+    folder: Path, question: Question, seen: list[dict[str, str]], stream: str = "orders"
+) -> Sight | Refused:
     """The answer of a server that refuses everything but this one question."""
 
     async def answer(request: web.Request) -> web.Response:
@@ -55,7 +63,7 @@ def asked(folder: Path, question: Question, seen: list[dict[str, str]]) -> Sight
             loaded = load_folder(folder)
             source = loaded.check().sources["shop"]
             pollers = Pollers(loaded, Settings(definitions=folder), none)
-            asker = Asker(source.streams["orders"], None, pollers.access(source, None), ())
+            asker = Asker(source.streams[stream], None, pollers.access(source, None), ())
             try:
                 return await asker.ask(question)
             finally:
@@ -97,3 +105,17 @@ def test_a_time_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     answer = asked(tmp_path, Question("interval", {"start": MINUTE + 1}), seen)
     assert isinstance(answer, Refused)
     assert seen == []
+
+
+def test_a_position_is_asked_as_it_stood_there_and_times_in_the_notation(tmp_path: Path) -> None:
+    seen: list[dict[str, str]] = []
+    first = Question("keyset", {"after.time": 1_500, "after.id": "", "until": 9_000}, fine=1)
+    behind = Question(
+        "keyset", {"after.time": "json:1704099600250", "after.id": "json:7", "until": 9_000}
+    )
+    for question in (first, behind):
+        assert isinstance(asked(tmp_path, question, seen, "ranked"), Sight)
+    assert seen == [
+        {"since": "1.500", "id": "", "until": "9.000"},
+        {"since": "1704099600250", "id": "7", "until": "9"},
+    ]

@@ -133,6 +133,25 @@ def test_few_records_say_what_is_needed() -> None:
     assert finding.needs is not None
 
 
+def test_a_page_that_only_repeats_the_last_record_does_not_follow() -> None:
+    """Where `{last.id}` is inclusive, a page holds everything, and the next one its last record."""
+    world = World(turn=Turn.LAST_ID)
+    world.fill(90, MS)
+    listing = replace(stream(world, snapshot=True), changes=None)
+    trial = run(world, listing)
+    (finding,) = [finding for _, finding in trial.findings() if finding.name == "page cap"]
+    assert (finding.observed, finding.write) == ("at least 90", {})
+
+
+def test_a_last_record_that_is_repeated_as_declared_does_not_shift() -> None:
+    world = World(turn=Turn.LAST_ID)
+    world.fill(90, MS)
+    world.write = lambda at: at.facts.append(Fact(f"00000{at.asked:05}", at.now - at.now % MS, 0))
+    trial = run(world, replace(stream(world, snapshot=True, stable=True), changes=None))
+    (finding,) = [finding for _, finding in trial.findings() if finding.name == "same walk again"]
+    assert finding.observed == "same but for what changed"
+
+
 def test_page_numbers_that_count_what_was_asked_lose_rows() -> None:
     finding = found(World(turn=Turn.PAGE, cap=10, counts_asked=True))["page cap"]
     assert finding.loses.startswith("rows between pages")

@@ -1,0 +1,1 @@
+"""A CouchDB-protocol server, and the definition that reads it."""

@@ -1,0 +1,1 @@
+"""PocketBase, and the definition that reads it."""
