@@ -57,7 +57,8 @@ class Outbox:
         return len(changes)
 
 
-def _topic(change: Change) -> str:
+def _topic(change: Change) -> str | None:
+    """None: posted to where the definition says when the relay gets to it."""
     events = change.compiled.spec.events
     assert events is not None  # only mappings with events have changes
     return events.topic

@@ -69,6 +69,7 @@ def _chain(error: BaseException) -> list[BaseException]:
 def _own(error: BaseException) -> Problem | None:
     from ops.failpoints import BadFailpoints
     from ops.migrate import MigrationRefused
+    from ops.relay.answers import ReceiverAway
     from schemas.definitions.problems import DefinitionError
     from schemas.log.config import BadKafkaConfig
 
@@ -76,6 +77,8 @@ def _own(error: BaseException) -> Problem | None:
         return Problem(str(error), USAGE)
     if type(error).__module__.startswith("apply."):
         return _apply(error)
+    if isinstance(error, ReceiverAway):
+        return Problem(f"Events cannot be published. {error}", UNREACHABLE)
     if isinstance(error, BadFailpoints):
         return Problem(f"GAPLESS_FAILPOINTS: {error}", USAGE)
     if isinstance(error, MigrationRefused):

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from typing import Any
 
-import psycopg
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from ops.relay import KafkaTrouble, Relay, decide
+from ops.relay.answers import ReceiverAway
+from ops.relay.decisions import decide
+from ops.relay.service import Relay
 from schemas.settings import Settings
 from tests.integration.ops.verbs import read, run
 from tests.integration.ops.written import Deployment
+
+QUICK = {"message_timeout_ms": 2_000}
 
 
 def put(deployment: Deployment, key: str, sequence: int, topic: str | None = None) -> int:
@@ -163,18 +164,11 @@ def test_an_event_published_twice_has_the_same_id(deployment: Deployment) -> Non
     assert first["ce_id"] == second["ce_id"] == "a/1"
 
 
-def test_trouble_of_kafka_counts_no_attempt(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_trouble_of_kafka_counts_no_attempt(deployment: Deployment) -> None:
     event = put(deployment, "a", 1)
-    monkeypatch.setattr("ops.relay._DELIVERY_S", 1.0)
-    away = deployment.settings.model_copy(update={"kafka": "127.0.0.1:9"})
-    relay = Relay(away)
-    connection: psycopg.Connection[dict[str, Any]] = psycopg.connect(
-        away.postgres, row_factory=dict_row
-    )
-    with connection, pytest.raises(KafkaTrouble):
-        relay.publish(connection)
-    with deployment.database() as db:
-        row = db.execute("SELECT state, attempts FROM gapless.outbox WHERE id = %s", (event,))
-        assert row.fetchone() == ("unsent", 0)
+    away = deployment.settings.model_copy(update={"kafka": "127.0.0.1:9", **QUICK})
+    with pytest.raises(ReceiverAway, match="topics: Kafka: "):
+        once(away)
+    (row,) = read(deployment.environment, "events", "list")
+    assert (row["id"], row["state"], row["attempts"]) == (event, "unsent", 0)
+    assert row["error"].startswith("Kafka: ")
