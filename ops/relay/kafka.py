@@ -40,6 +40,8 @@ class Topics:
             "enable.idempotence": True,
             "message.timeout.ms": settings.message_timeout_ms,
             "socket.timeout.ms": min(10_000, settings.message_timeout_ms // 2),
+            # a topic that is not there holds up a whole batch: find out soon
+            "topic.metadata.propagation.max.ms": min(2_000, settings.message_timeout_ms // 2),
             "partitioner": "murmur2_random",
             "linger.ms": 5,
         }

@@ -156,6 +156,7 @@ class PartitionStatus:
 class Status:
     """The whole deployment. `kafka`, `postgres`: None, or why they could not be asked.
 
+    `unsent_since`: when the oldest event that waits was written, microseconds.
     `open_transactions`: (log partition, append time of its oldest undecided record).
     """
 
@@ -166,4 +167,5 @@ class Status:
     troubles: tuple[Trouble, ...]
     unsent_events: int | None = 0
     dead_events: int | None = 0
+    unsent_since: int | None = None
     open_transactions: tuple[tuple[int, int], ...] = ()

@@ -15,6 +15,8 @@ from ops.status.parts import us
 from ops.status.paused import paused
 from schemas.settings import Settings
 
+_EVENTS_LATE_S = 300.0
+
 
 def troubles(
     settings: Settings,
@@ -47,6 +49,7 @@ def troubles(
         yield from _gaps(sink)
         yield from _overdue_marks(sink, now_us, settings.mark_deadline_s)
         yield from _dead_events(sink)
+        yield from _stalled_events(sink, now_us)
 
 
 def _of_ingest(one: PartitionStatus, log: LogFacts, now_us: int) -> Iterator[Trouble]:
@@ -199,6 +202,22 @@ def _dead_events(sink: SinkFacts) -> Iterator[Trouble]:
                 None,
                 f"{row['count']} events could not be published; newer ones of their keys wait",
                 us(row["since"]),
-                "gapless events retry or gapless events skip, by id",
+                "gapless events retry or gapless events skip, by its number or the mapping",
                 "gapless events list",
             )
+
+
+def _stalled_events(sink: SinkFacts, now_us: int) -> Iterator[Trouble]:
+    """Those behind a dead event are old for its reason, which is told already."""
+    states = {row["state"]: row for row in sink.outbox}
+    row = states.get("unsent")
+    if row is None or "dead" in states or now_us - us(row["since"]) <= _EVENTS_LATE_S * 1e6:
+        return
+    yield Trouble(
+        "events wait",
+        None,
+        f"{row['count']} events are not published: {row['error'] or 'no relay has tried'}",
+        us(row["since"]),
+        "what its text says, or start gapless relay; it goes on by itself",
+        "gapless events list",
+    )

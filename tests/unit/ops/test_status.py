@@ -227,6 +227,20 @@ def test_records_with_exceptions(state: str, says: str) -> None:
     assert getattr(found.partition_ids[0], state) == 2
 
 
+def test_events_that_wait_too_long_say_why_unless_a_dead_one_is_before_them() -> None:
+    late = {"state": "unsent", "count": 7, "since": MOMENT - timedelta(hours=1), "error": "429"}
+    dead = {"state": "dead", "count": 1, "since": MOMENT, "error": "422"}
+    for rows, wanted in (
+        ([late], ["7 events are not published: 429"]),
+        ([{**late, "error": None}], ["7 events are not published: no relay has tried"]),
+        ([{**late, "since": MOMENT - timedelta(minutes=1)}], []),
+        ([late, dead], []),
+    ):
+        found = status(sink=sink_facts(outbox=rows))
+        assert [one.what for one in found.troubles if one.kind == "events wait"] == wanted
+        assert found.unsent_events == 7
+
+
 def test_a_held_sweep_a_late_mark_and_dead_events() -> None:
     snapshot = {
         "partition_id": OWNER, "mapping": "shop_orders", "snapshot": "s-1", "state": "held",
@@ -237,7 +251,7 @@ def test_a_held_sweep_a_late_mark_and_dead_events() -> None:
         "partition_id": OWNER, "kind": "interval_complete", "plan": "interval", "scope": "x",
         "applied_at": MOMENT - timedelta(hours=1), "partition": NUMBER, "offset": 5,
     }  # fmt: skip
-    dead = {"state": "dead", "count": 4, "since": MOMENT}
+    dead = {"state": "dead", "count": 4, "since": MOMENT, "error": "x"}
     found = status(sink=sink_facts(snapshots=[snapshot], pending_marks=[mark], outbox=[dead]))
     kinds = {trouble.kind: trouble for trouble in found.troubles}
     assert set(kinds) == {"held sweep", "pending mark", "dead events"}
