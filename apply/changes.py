@@ -165,7 +165,7 @@ def key_text(values: Iterable[Any]) -> str:
     return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
 
 
-def _effect(old: tuple[bool, str] | None, gone: bool) -> Effect | None:
+def _effect(old: tuple[bool, bytes] | None, gone: bool) -> Effect | None:
     """What happens to a row that is written; a change may still turn out to be none."""
     if old is not None and not old[0]:
         return "deleted" if gone else "changed"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import defaultdict
+from contextlib import closing
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from psycopg.types.json import Jsonb
 
+from ops.relay import outbox
 from ops.relay.answers import ReceiverAway
 from ops.relay.decisions import decide
 from ops.relay.service import Relay
@@ -16,6 +19,12 @@ from schemas.settings import Settings
 from tests.integration.ops.verbs import read, run
 from tests.integration.ops.written import Deployment
 
+PLAIN = """
+SELECT id FROM (
+  SELECT DISTINCT ON (mapping, key) * FROM gapless.outbox WHERE state IN ('unsent', 'dead')
+  ORDER BY mapping, key, id) head
+WHERE state = 'unsent' AND due_at <= now() AND CASE WHEN %(mapping)s::text IS NULL
+  THEN topic IS NOT NULL ELSE topic IS NULL AND mapping = %(mapping)s END ORDER BY mapping, key"""
 QUICK = {"message_timeout_ms": 2_000}
 
 
@@ -53,7 +62,8 @@ def published(deployment: Deployment) -> list[dict[str, str]]:
                     assert message.error() is None
                     headers = message.headers()
                     assert isinstance(headers, list)
-                    found.append({n: v.decode() for n, v in headers if isinstance(v, bytes)})
+                    named = {n: v.decode() for n, v in headers if isinstance(v, bytes)}
+                    found.append(named | {"value": repr(message.value())})
                     left -= 1
     finally:
         consumer.close()
@@ -162,6 +172,56 @@ def test_an_event_published_twice_has_the_same_id(deployment: Deployment) -> Non
     once(deployment.settings)
     first, second = published(deployment)
     assert first["ce_id"] == second["ce_id"] == "a/1"
+
+
+def test_headers_and_a_value_of_the_row_are_sent_as_they_are(deployment: Deployment) -> None:
+    event = put(deployment, "3/17/0", 1)
+    with deployment.database() as db:
+        db.execute(
+            "UPDATE gapless.outbox SET effect = 'quarantined', value = %s, headers = %s WHERE id = %s",
+            (
+                b"\xff{raw",
+                Jsonb({"__connect.errors.topic": "gapless.observations", "content-type": "x/y"}),
+                event,
+            ),
+        )
+    once(deployment.settings)
+    (headers,) = published(deployment)
+    assert headers["__connect.errors.topic"] == "gapless.observations"
+    assert (headers["content-type"], headers["value"]) == ("x/y", repr(b"\xff{raw"))
+
+
+def test_heads_are_what_a_plain_reading_of_the_outbox_says(deployment: Deployment) -> None:
+    """The walk along the indexes against the definition: the oldest event that is not done."""
+    chance = random.Random(5)
+    for number in range(400):
+        put(deployment, f"k{chance.randrange(60)}", number)
+    with deployment.database() as db:
+        for number in range(1, 401):
+            db.execute(
+                "UPDATE gapless.outbox SET state = %s, mapping = %s, topic = %s,"
+                " due_at = now() + %s * interval '1 h' WHERE id = %s",
+                (
+                    chance.choice(("unsent", "unsent", "sent", "dead", "skipped")),
+                    chance.choice(("orders", "refunds")), chance.choice(("t", None)),
+                    chance.choice((0, 0, 1)), number,
+                ),
+            )  # fmt: skip
+        db.execute("ANALYZE gapless.outbox")
+    with closing(outbox.connect(deployment.settings.postgres, 60)) as connection:
+        for mapping in (None, "orders", "refunds"):
+            rows = connection.execute(PLAIN, {"mapping": mapping}).fetchall()
+            expected = [row["id"] for row in rows]
+            assert len(expected) > 5
+            found: list[int] = []
+            after, most = None, 7
+            while True:
+                heads = outbox.heads(connection, mapping, after, most)
+                found += [head.id for head in heads if head.due]
+                if len(heads) < most:
+                    break
+                after = (heads[-1].mapping, heads[-1].key)
+            assert found == expected
 
 
 def test_trouble_of_kafka_counts_no_attempt(deployment: Deployment) -> None:
