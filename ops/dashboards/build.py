@@ -47,7 +47,7 @@ def build() -> str:
         .tooltip(DashboardCursorSync.CROSSHAIR)
         .readonly()
     )
-    panels = (*_answers(), *_horizons(), *_throughput(), *_inside())
+    panels = (*_answers(), *_horizons(), *_throughput(), *_inside(), *_events())
     for number, panel in enumerate(panels, 1):
         made = made.with_panel(panel.id(number))
     text: str = JSONEncoder(sort_keys=True, indent=2).encode(made.build())
@@ -165,6 +165,22 @@ def _inside() -> list[Any]:
             _query('process_resident_memory_bytes{job=~"gapless.*"}', "{{job}} {{instance}}")
         ),
     ]  # fmt: skip
+
+
+def _events() -> list[Any]:
+    """What leaves through the outbox, by lane: `topics`, or the mapping that posts."""
+    rate = f"sum by (lane) (rate(gapless_relay_{{}}_events_total{_RATE})) > 0"
+    return [
+        _series("Events out", "Accepted, and attempts that failed, per second", "short", 0, 36, 8)
+        .with_target(_query(rate.format("sent"), "{{lane}}"))
+        .with_target(_query(rate.format("failed"), "{{lane}} failed", "B")),
+        _series("Age of the oldest event", "Not published yet", "s", 8, 36, 8).with_target(
+            _query("gapless_outbox_oldest_event_seconds", "age")
+        ),
+        _series(
+            "Lanes that wait", "1: nobody takes events there now", "short", 16, 36, 8
+        ).with_target(_query("max by (lane) (gapless_relay_paused) > 0", "{{lane}}")),
+    ]
 
 
 def _worst(name: str) -> str:

@@ -55,6 +55,7 @@ class RelayMachine(RuleBasedStateMachine):
         self.relays = [Relay(), Relay()]
         self.log: list[int] = []
         """What arrives, in this order, copies too."""
+        self.sent: set[int] = set()
 
     def head(self, key: str) -> int | None:
         found = [at for at, row in enumerate(self.rows) if row.key == key and row.state in OPEN]
@@ -110,6 +111,7 @@ class RelayMachine(RuleBasedStateMachine):
             marks = settle(relay.hand, relay.results, relay.away)
             for number in marks.sent:
                 self.rows[number].state = "sent"
+                self.sent.add(number)
             for later in marks.later:
                 row = self.rows[later.id]
                 row.state, row.attempts, row.due = later.state, later.attempts, not later.wait_s
@@ -128,6 +130,20 @@ class RelayMachine(RuleBasedStateMachine):
         if self.relays[who].hand:
             self.free(who)
             self.relays[who].session = False
+
+    @rule(who=strategies.sampled_from([0, 1]), trouble=TROUBLE, share=strategies.integers(0, 1))
+    def be_overtaken(self, who: int, trouble: Kind, share: int) -> None:
+        """Stopped before publishing, another publishing meanwhile; then it goes on as if nothing were."""
+        self.choose(who)
+        self.sleep(who)
+        other = 1 - who
+        self.mark(other)
+        for _ in KEYS:
+            self.choose(other)
+            self.publish(other, trouble, 0)
+            self.mark(other)
+        self.publish(who, trouble, share)
+        self.mark(who)
 
     def free(self, who: int) -> None:
         for row in self.rows:
@@ -175,8 +191,12 @@ class RelayMachine(RuleBasedStateMachine):
 
     @invariant()
     def one_relay_has_a_key_in_hand(self) -> None:
-        held = [row.key for row in self.rows if row.holder is not None]
+        held = [one.key for relay in self.relays if relay.session for one in relay.hand]
         assert len(held) == len(set(held))
+
+    @invariant()
+    def what_is_sent_stays_sent(self) -> None:
+        assert all(self.rows[at].state == "sent" for at in self.sent)
 
     @invariant()
     def attempts_are_bounded(self) -> None:

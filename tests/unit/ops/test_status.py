@@ -227,20 +227,6 @@ def test_records_with_exceptions(state: str, says: str) -> None:
     assert getattr(found.partition_ids[0], state) == 2
 
 
-def test_events_that_wait_too_long_say_why_unless_a_dead_one_is_before_them() -> None:
-    late = {"state": "unsent", "count": 7, "since": MOMENT - timedelta(hours=1), "error": "429"}
-    dead = {"state": "dead", "count": 1, "since": MOMENT, "error": "422"}
-    for rows, wanted in (
-        ([late], ["7 events are not published: 429"]),
-        ([{**late, "error": None}], ["7 events are not published: no relay has tried"]),
-        ([{**late, "since": MOMENT - timedelta(minutes=1)}], []),
-        ([late, dead], []),
-    ):
-        found = status(sink=sink_facts(outbox=rows))
-        assert [one.what for one in found.troubles if one.kind == "events wait"] == wanted
-        assert found.unsent_events == 7
-
-
 def test_a_held_sweep_a_late_mark_and_dead_events() -> None:
     snapshot = {
         "partition_id": OWNER, "mapping": "shop_orders", "snapshot": "s-1", "state": "held",
