@@ -6,13 +6,16 @@ A lane that cannot publish or cannot reach Postgres pauses and says why; it neve
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Protocol
+from typing import Protocol, cast
 
 import psycopg
 import structlog
 
+from apply.link import Link
+from apply.sink import Connection
 from ops.relay import metrics, outbox
 from ops.relay.answers import ReceiverAway, Result
 from ops.relay.event import Event
@@ -47,6 +50,9 @@ class Lane:
         self._dsn, self._way, self._hold_s, self._hit = dsn, way, hold_s, hit
         self._turn = Turn()
         self._away = 0
+        self._link = Link(dsn)
+        self._connection: outbox.Connection | None = None
+        self._silent_since: float | None = None  # None: it waits for its time, not for Postgres
         self.name = "topics" if way.mapping is None else way.mapping
 
     def run(self, stop: threading.Event, *, once: bool = False) -> None:
@@ -54,6 +60,7 @@ class Lane:
         while not stop.is_set():
             try:
                 with closing(outbox.connect(self._dsn, self._hold_s)) as connection:
+                    self._connection = connection
                     self._drain(connection, stop, once=once)
                     if once:
                         return
@@ -61,11 +68,23 @@ class Lane:
                 if once or not _passes(error):
                     raise
                 self._said(f"Postgres: {str(error).strip()}")
+                self._silent_since = None
                 stop.wait(_TROUBLE_S)
+
+    def watch(self) -> None:
+        """From another thread, now and then: give up a link to Postgres that is dead at both ends."""
+        since = self._silent_since
+        if since is None or time.monotonic() - since <= self._hold_s:
+            self._link.answered()
+        # the two kinds of rows are one to whoever only asks for the backend
+        elif self._link.cut_if_dead(cast("Connection | None", self._connection)):
+            _log.warning("the link to Postgres is dead at both living ends", lane=self.name)
 
     def _drain(self, connection: outbox.Connection, stop: threading.Event, *, once: bool) -> None:
         while not stop.is_set():
+            self._silent_since = time.monotonic()
             marks, wait_s = self.round(connection)
+            self._silent_since = None
             if marks.pause_s is not None:
                 if once and marks.away:
                     raise ReceiverAway(f"{self.name}: {marks.why}")
@@ -104,6 +123,7 @@ class Lane:
         self._hit("relay.after_select")
         with metrics.ROUND.labels(self.name).time():
             results = self._way.publish(events)
+        self._silent_since = time.monotonic()
         self._hit("relay.after_publish")
         return settle(events, results, self._away)
 

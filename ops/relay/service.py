@@ -60,6 +60,8 @@ class Relay:
             for thread in threads:
                 while thread.is_alive():
                     thread.join(0.5)  # so that signals are heard
+                    for lane in self._lanes:
+                        lane.watch()
         finally:
             for way in self._ways:
                 way.close()

@@ -18,6 +18,8 @@ from ops.relay.service import Relay
 from schemas.settings import Settings
 from tests.integration.ops.verbs import read, run
 from tests.integration.ops.written import Deployment
+from tests.proxy import Proxy
+from tests.waiting import wait_until
 
 PLAIN = """
 SELECT id FROM (
@@ -224,6 +226,28 @@ def test_heads_are_what_a_plain_reading_of_the_outbox_says(deployment: Deploymen
                     break
                 after = (heads[-1].mapping, heads[-1].key)
             assert found == expected
+
+
+def test_a_link_that_keeps_open_and_moves_nothing_is_given_up(deployment: Deployment) -> None:
+    silenced, stop = threading.Event(), threading.Event()
+    with Proxy(deployment.settings.postgres) as proxy:
+
+        def hit(name: str) -> None:
+            if name == "relay.after_publish" and not silenced.is_set():
+                assert proxy.silence()
+                silenced.set()
+
+        settings = deployment.settings.model_copy(update={"postgres": proxy.address, **QUICK})
+        put(deployment, "a", 1)
+        thread = threading.Thread(target=Relay(settings, hit=hit).run, args=(stop,))
+        thread.start()
+        try:
+            assert silenced.wait(30)
+            wait_until(lambda: set(states(deployment).values()) == {"sent"}, 60, "it is sent")
+        finally:
+            stop.set()
+            thread.join(60)
+    assert [headers["ce_id"] for headers in published(deployment)] == ["a/1", "a/1"]
 
 
 def test_trouble_of_kafka_counts_no_attempt(deployment: Deployment) -> None:
