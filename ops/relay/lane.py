@@ -82,7 +82,6 @@ class Lane:
 
     def _drain(self, connection: outbox.Connection, stop: threading.Event, *, once: bool) -> None:
         while not stop.is_set():
-            self._silent_since = time.monotonic()
             marks, wait_s = self.round(connection)
             self._silent_since = None
             if marks.pause_s is not None:
@@ -101,6 +100,7 @@ class Lane:
         psycopg.Error: then nothing is marked, and what was published is published again."""
         turn, way = self._turn, self._way
         before = way.prepare()
+        self._silent_since = time.monotonic()
         with connection.transaction():
             heads = outbox.heads(connection, way.mapping, turn.after, _SCAN)
             ids = turn.choose(heads, _SCAN, most(self._away, way.batch))
@@ -121,6 +121,7 @@ class Lane:
         if before is not None:
             return settle(events, {event.id: before for event in events}, self._away)
         self._hit("relay.after_select")
+        self._silent_since = None
         with metrics.ROUND.labels(self.name).time():
             results = self._way.publish(events)
         self._silent_since = time.monotonic()
