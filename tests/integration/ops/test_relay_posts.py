@@ -18,7 +18,7 @@ from ops.relay.service import Relay, posts_of
 from schemas.definitions.load import load_folder
 from tests.integration.ops.verbs import REPOSITORY, read, run
 from tests.integration.ops.written import MAPPING, Deployment
-from tests.receiver import Received, Receiver, receiving
+from tests.receiver import Received, Receiver, Reply, receiving
 from tests.waiting import wait_until
 
 TOKEN = "hook-token-0451"
@@ -106,7 +106,8 @@ def test_an_event_is_a_post_in_cloudevents_binary_mode(
 def test_answers_decide_and_a_dead_event_holds_up_its_key_alone(
     posting: Deployment, receiver: Receiver
 ) -> None:
-    statuses: dict[str, int] = {"refused-1": 422, "broken-1": 500}
+    # so long that it still waits when it is retried by hand
+    statuses: dict[str, Reply] = {"refused-1": 422, "broken-1": (500, {"Retry-After": "1000"})}
     receiver.answer = lambda came: statuses.get(came.id, 204)
     refused, behind = put(posting, "refused", 1), put(posting, "refused", 2)
     broken, fine = put(posting, "broken", 1), put(posting, "fine", 1)
