@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from apply.guard import before_sql
+from apply.guard import before_sql, compared_fields
 from apply.mapping.readable import readable_key
 from apply.mapping.types import (
     DELETED,
@@ -31,19 +31,24 @@ from apply.sql_text import equal_sql, quote, target_sql
 from schemas.definitions.mapping import Personal, RevisionKind
 
 Effect = Literal["created", "changed", "deleted"]
-Before = Mapping[Coordinates, tuple[bool, str]]
-"""Per record: whether its row is deleted, and a digest of the fields that events compare."""
+Before = Mapping[Coordinates, tuple[bool, bytes]]
+"""Per record: whether its row is deleted, and a hash of each field that events compare, in a row."""
+_HASH_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One row that really changed. `payload` is JSON text; `identity` makes the event unique."""
+    """One row that really changed. `payload` is JSON text; `identity` makes the event unique.
+
+    `changed`: the compared fields that differ; none where the row was created or deleted.
+    """
 
     compiled: CompiledMapping
     key: str
     effect: Effect
     identity: str
     payload: str
+    changed: tuple[str, ...] = ()
 
 
 class Events:
@@ -51,10 +56,11 @@ class Events:
 
     def __init__(self, compiled: CompiledMapping, stage: str) -> None:
         self._compiled = compiled
-        # the fields only have to be compared, so the database sends a digest of them
+        self._compared = compared_fields(compiled)
+        # the fields only have to be compared, so the database sends a hash of each
         self._state = (
-            'SELECT s."_partition_id", s."_offset", s."_index", s."_deleted", md5(s::text)'
-            f" FROM ({before_sql(compiled, stage)}) s"
+            'SELECT s."_partition_id", s."_offset", s."_index", s."_deleted",'
+            f" {_hashes_sql(self._compared)} FROM ({before_sql(compiled, stage)}) s"
         )
         self._payload = (
             'SELECT n."_partition_id", n."_offset", n."_index", (to_jsonb(t) - %s::text[])::text'
@@ -78,12 +84,13 @@ class Events:
         winners: Sequence[Row],
     ) -> list[Change]:
         """The changes among the rows that were written."""
-        same = self._same(connection, before, winners)
+        differing = self._differing(connection, before, winners)
         found: list[tuple[Row, Effect]] = []
         for row in winners:  # in the order of the keys, as rows are written
             at = coordinates(row)
             effect = _effect(before.get(at), bool(row[DELETED]))
-            if at in written and effect in self._wanted and at not in same:
+            same = effect == "changed" and not differing.get(at)
+            if at in written and effect in self._wanted and not same:
                 assert effect is not None
                 found.append((row, effect))
         if not found:
@@ -91,19 +98,48 @@ class Events:
         states = connection.execute(self._payload.encode(), [self._hidden])
         payloads = {(row[0], row[1], row[2]): row[3] for row in states}
         return [
-            _change(self._compiled, row, effect, payloads[coordinates(row)])
+            _change(
+                self._compiled,
+                row,
+                effect,
+                payloads[coordinates(row)],
+                differing.get(coordinates(row), ()) if effect == "changed" else (),
+            )
             for row, effect in found
         ]
 
-    def _same(
+    def _differing(
         self, connection: Connection, before: Before, winners: Sequence[Row]
-    ) -> set[Coordinates]:
-        """Rows that live before and after, with nothing different that an event would tell."""
+    ) -> dict[Coordinates, tuple[str, ...]]:
+        """Which compared fields differ, for the rows that live before and after."""
         alive = {at for at, (deleted, _) in before.items() if not deleted}
         if not any(not row[DELETED] and coordinates(row) in alive for row in winners):
-            return set()
+            return {}
         now = self.before(connection)
-        return {at for at in alive if now.get(at) == before[at]}
+        return {at: self._names(before[at][1], now[at][1]) for at in alive if at in now}
+
+    def _names(self, old: bytes, new: bytes) -> tuple[str, ...]:
+        if old == new:
+            return ()
+        starts = range(0, len(new), _HASH_BYTES)
+        return tuple(
+            name
+            for name, at in zip(self._compared, starts, strict=True)
+            if old[at : at + _HASH_BYTES] != new[at : at + _HASH_BYTES]
+        )
+
+
+def _hashes_sql(fields: Sequence[str]) -> str:
+    """A hash of each field, one behind the other; zeros stand for NULL."""
+    return " || ".join(
+        (
+            "''::bytea",
+            *(
+                f"coalesce(int8send(hashtextextended(s.{quote(name)}::text, 0)), int8send(0))"
+                for name in fields
+            ),
+        )
+    )
 
 
 def wanted_type(compiled: CompiledMapping, effect: Effect) -> str | None:
@@ -129,25 +165,33 @@ def key_text(values: Iterable[Any]) -> str:
     return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
 
 
-def _effect(old: tuple[bool, str] | None, gone: bool) -> Effect | None:
+def _effect(old: tuple[bool, bytes] | None, gone: bool) -> Effect | None:
     """What happens to a row that is written; a change may still turn out to be none."""
     if old is not None and not old[0]:
         return "deleted" if gone else "changed"
     return None if gone else "created"
 
 
-def _change(compiled: CompiledMapping, row: Row, effect: Effect, payload: str) -> Change:
+def _change(
+    compiled: CompiledMapping, row: Row, effect: Effect, payload: str, changed: tuple[str, ...]
+) -> Change:
     has_revision = compiled.spec.revision.kind is not RevisionKind.NONE
     revision = str(row[REVISION]) if has_revision else ""
     observed = (row[GENERATION], row[PARTITION_ID], row[OFFSET], row[INDEX])
     key = key_text(readable_key(compiled, row).values())
-    return change(compiled, key, effect, (row[SOURCE_EPOCH], revision, *observed), payload)
+    return change(compiled, key, effect, (row[SOURCE_EPOCH], revision, *observed), payload, changed)
 
 
 def change(
-    compiled: CompiledMapping, key: str, effect: Effect, observed: Sequence[Any], payload: str
+    compiled: CompiledMapping,
+    key: str,
+    effect: Effect,
+    observed: Sequence[Any],
+    payload: str,
+    changed: tuple[str, ...] = (),
 ) -> Change:
     """`observed`: what tells this state from every other of the entity; repeated work makes the
     same identity again."""
     told = "\n".join((compiled.spec.name, key, *map(str, observed), effect))
-    return Change(compiled, key, effect, hashlib.sha256(told.encode()).hexdigest()[:40], payload)
+    identity = hashlib.sha256(told.encode()).hexdigest()[:40]
+    return Change(compiled, key, effect, identity, payload, changed)

@@ -57,19 +57,25 @@ class Outbox:
         return len(changes)
 
 
-def _topic(change: Change) -> str:
+def _topic(change: Change) -> str | None:
+    """None: posted to where the definition says when the relay gets to it."""
     events = change.compiled.spec.events
     assert events is not None  # only mappings with events have changes
     return events.topic
 
 
 def _payload(change: Change) -> str:
-    """What receivers get: which entity, what happened, and the row as it is now.
+    """What receivers get: which entity, what happened to which fields, and the row as it is now.
 
     Put together as text: reading the row's numbers would cost their exactness.
     """
     spec = change.compiled.spec
-    head = json.dumps(
-        {"mapping": spec.name, "version": spec.version, "effect": change.effect}, ensure_ascii=False
-    )
+    told: dict[str, object] = {
+        "mapping": spec.name,
+        "version": spec.version,
+        "effect": change.effect,
+    }
+    if change.effect == "changed":
+        told["changed"] = list(change.changed)
+    head = json.dumps(told, ensure_ascii=False)
     return f'{head[:-1]}, "key": {change.key}, "row": {change.payload}}}'

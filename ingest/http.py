@@ -239,7 +239,7 @@ class Http:
                 timeout=aiohttp.ClientTimeout(
                     total=None, sock_connect=min(CONNECT_S, self._timeout_s)
                 ),
-                proxy=_proxy_for(self.base_url),
+                proxy=proxy_for(self.base_url),
             )
         return self._session
 
@@ -251,7 +251,7 @@ def _content(body: object | None, form: Mapping[str, str] | None) -> tuple[str, 
     return None if body is None else ("application/json", msgspec.json.encode(body))
 
 
-def _proxy_for(base_url: str) -> str | None:
+def proxy_for(base_url: str) -> str | None:
     """The proxy that the environment names; unlike aiohttp's `trust_env`, no password of a .netrc."""
     scheme, host, _ = origin_of(base_url)
     if host is None or proxy_bypass(host):

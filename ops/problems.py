@@ -69,6 +69,7 @@ def _chain(error: BaseException) -> list[BaseException]:
 def _own(error: BaseException) -> Problem | None:
     from ops.failpoints import BadFailpoints
     from ops.migrate import MigrationRefused
+    from ops.relay.answers import ReceiverAway
     from schemas.definitions.problems import DefinitionError
     from schemas.definitions.secrets import SecretUnavailable
     from schemas.log.config import BadKafkaConfig
@@ -79,6 +80,8 @@ def _own(error: BaseException) -> Problem | None:
         return _apply(error)
     if isinstance(error, SecretUnavailable):
         return Problem(f"{error}\nSet it for this command, too.", USAGE)
+    if isinstance(error, ReceiverAway):
+        return Problem(f"Events cannot be published. {error}", UNREACHABLE)
     if isinstance(error, BadFailpoints):
         return Problem(f"GAPLESS_FAILPOINTS: {error}", USAGE)
     if isinstance(error, MigrationRefused):

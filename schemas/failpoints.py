@@ -41,6 +41,13 @@ APPLY = (
     "replay.after_commit",
 )
 
+RELAY = (
+    "relay.after_select",
+    "relay.after_publish",
+    "relay.after_mark",
+    "relay.after_commit",
+)
+
 
 def none(name: str) -> None:
     """The failpoint of production: nothing."""

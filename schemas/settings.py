@@ -51,7 +51,9 @@ class Settings(BaseSettings):
         description="a worker that is silent this long loses its partitions",
     )
     transaction_timeout_ms: int = Field(60_000, ge=5_000)
-    message_timeout_ms: int = Field(30_000, ge=2_000)
+    message_timeout_ms: int = Field(
+        30_000, ge=2_000, description="how long Kafka, or a receiver of events, may take"
+    )
     accept_unverified_transactions: bool = Field(
         False,
         description="risk: brokers that do not verify transactions may publish pages of a dead worker",

@@ -12,12 +12,12 @@ WITH fresh AS (
   RETURNING e.mapping_version, e.partition, e.generation, e."offset", e.index, e.partition_id, e.reason, e.detail,
     concat_ws('/', e.partition, e.generation, e."offset", e.index, e.mapping_version) AS place
 )
-INSERT INTO gapless.outbox (mapping, key, sequence, effect, type, topic, idempotency_key, payload)
+INSERT INTO gapless.outbox (mapping, key, sequence, effect, type, topic, idempotency_key, payload, headers)
 SELECT coalesce(v.mapping, '-'), f.place,
   (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + row_number() OVER (ORDER BY f."offset", f.index),
   'quarantined', 'gapless.quarantined', %(topic)s, 'quarantined/' || f.place,
   jsonb_build_object('mapping_version', f.mapping_version, 'partition', f.partition, 'generation', f.generation,
-    'offset', f."offset", 'index', f.index, 'headers', jsonb_build_object(
+    'offset', f."offset", 'index', f.index), jsonb_build_object(
       '__connect.errors.topic', %(log)s::text, '__connect.errors.partition', f.partition::text,
       '__connect.errors.offset', f."offset"::text, '__connect.errors.connector.name', %(connector)s::text,
       '__connect.errors.task.id', f.partition::text,
@@ -27,7 +27,7 @@ SELECT coalesce(v.mapping, '-'), f.place,
       '__connect.errors.exception.message', f.detail,
       '__connect.errors.exception.stacktrace', '',
       'gapless.record', f.partition || '/' || f."offset" || '/' || f.index,
-      'gapless.partition_id', i.text))
+      'gapless.partition_id', i.text)
 FROM fresh f JOIN gapless.partition_id i ON i.id = f.partition_id
 LEFT JOIN gapless.mapping_version v ON v.id = f.mapping_version
 ORDER BY f."offset", f.index

@@ -47,7 +47,9 @@ def build() -> str:
         .tooltip(DashboardCursorSync.CROSSHAIR)
         .readonly()
     )
-    panels = (*_answers(), *_horizons(), *_throughput(), *_inside(), *_polls(), *_limits_kept())
+    panels = (
+        *_answers(), *_horizons(), *_throughput(), *_inside(), *_polls(), *_limits_kept(), *_events(),
+    )  # fmt: skip
     for number, panel in enumerate(panels, 1):
         made = made.with_panel(panel.id(number))
     text: str = JSONEncoder(sort_keys=True, indent=2).encode(made.build())
@@ -204,6 +206,22 @@ def _limits_kept() -> list[Any]:
         .with_target(_query("min(gapless_ingest_budget_left_seconds)", "left", "A"))
         .with_target(_query("max(gapless_ingest_budget_reserve_seconds)", "reserve", "B")),
     ]  # fmt: skip
+
+
+def _events() -> list[Any]:
+    """What leaves through the outbox, by lane: `topics`, or the mapping that posts."""
+    rate = f"sum by (lane) (rate(gapless_relay_{{}}_events_total{_RATE})) > 0"
+    return [
+        _series("Events out", "Accepted, and attempts that failed, per second", "short", 0, 52, 8)
+        .with_target(_query(rate.format("sent"), "{{lane}}"))
+        .with_target(_query(rate.format("failed"), "{{lane}} failed", "B")),
+        _series("Age of the oldest event", "Not published yet", "s", 8, 52, 8).with_target(
+            _query("gapless_outbox_oldest_event_seconds", "age")
+        ),
+        _series(
+            "Lanes that wait", "1: nobody takes events there now", "short", 16, 52, 8
+        ).with_target(_query("max by (lane) (gapless_relay_paused) > 0", "{{lane}}")),
+    ]
 
 
 def _worst(name: str) -> str:

@@ -51,9 +51,16 @@ SELECT DISTINCT ON (p.text, v.mapping) p.text AS partition_id, v.mapping, s.snap
 FROM gapless.snapshot s JOIN gapless.partition_id p ON p.id = s.partition_id
 LEFT JOIN gapless.mapping_version v ON v.id = s.mapping_version
 ORDER BY p.text, v.mapping, s.began DESC"""
+# Each way out by its own index: what was sent is most of the table, and is not looked at.
 _OUTBOX = """
-SELECT state, count(*) AS count, min(created_at) AS since FROM gapless.outbox
-WHERE state IN ('unsent', 'dead') GROUP BY state"""
+SELECT state, count(*) AS count, min(created_at) AS since,
+  (array_agg(error ORDER BY id) FILTER (WHERE error IS NOT NULL))[1] AS error FROM (
+  SELECT id, state, created_at, error FROM gapless.outbox
+  WHERE state IN ('unsent', 'dead') AND topic IS NOT NULL
+  UNION ALL
+  SELECT id, state, created_at, error FROM gapless.outbox
+  WHERE state IN ('unsent', 'dead') AND topic IS NULL) waiting
+GROUP BY state"""
 
 
 @dataclass(slots=True)

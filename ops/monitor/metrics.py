@@ -102,6 +102,12 @@ def _whole(families: _Families, status: Status) -> None:
     unsent, dead = status.unsent_events, status.dead_events
     families.set("gapless_outbox_unsent_events", "Events to publish", {}, unsent)
     families.set("gapless_outbox_dead_events", "Events that nobody could publish", {}, dead)
+    since = status.unsent_since
+    if unsent is not None:
+        age_s = 0.0 if since is None else max(0.0, (status.read_at - since) / 1e6)
+        families.set(
+            "gapless_outbox_oldest_event_seconds", "Age of the oldest event to publish", {}, age_s
+        )
     for number, since_us in status.open_transactions:
         age_s = max(0.0, (status.read_at - since_us) / 1e6)
         families.set(

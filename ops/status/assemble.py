@@ -45,7 +45,8 @@ def assemble(
     sink_facts = sink if isinstance(sink, SinkFacts) else None
     builder = _Builder(settings, now_us, log_facts, sink_facts, expected)
     found = tuple(builder.partition_id(name) for name in builder.names())
-    outbox = {row["state"]: int(row["count"]) for row in sink_facts.outbox} if sink_facts else {}
+    outbox = {row["state"]: row for row in sink_facts.outbox} if sink_facts else {}
+    waiting = {state: int(row["count"]) for state, row in outbox.items()}
     return Status(
         read_at=now_us,
         kafka=log if isinstance(log, str) else None,
@@ -55,8 +56,9 @@ def assemble(
             *sink_troubles(sink if isinstance(sink, str) else None, found, log_facts),
             *troubles(settings, now_us, found, log_facts, sink_facts, expected),
         ),
-        unsent_events=outbox.get("unsent", 0) if sink_facts else None,
-        dead_events=outbox.get("dead", 0) if sink_facts else None,
+        unsent_events=waiting.get("unsent", 0) if sink_facts else None,
+        dead_events=waiting.get("dead", 0) if sink_facts else None,
+        unsent_since=us(outbox["unsent"]["since"]) if "unsent" in outbox else None,
         open_transactions=_open_transactions(log_facts),
         exceptions=open_exceptions(sink_facts.exceptions) if sink_facts else None,
     )

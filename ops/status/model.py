@@ -186,6 +186,7 @@ class OpenExceptions:
 class Status:
     """The whole deployment. `kafka`, `postgres`: None, or why they could not be asked.
 
+    `unsent_since`: when the oldest event that waits was written, microseconds.
     `open_transactions`: (log partition, append time of its oldest undecided record).
     """
 
@@ -196,5 +197,6 @@ class Status:
     troubles: tuple[Trouble, ...]
     unsent_events: int | None = 0
     dead_events: int | None = 0
+    unsent_since: int | None = None
     open_transactions: tuple[tuple[int, int], ...] = ()
     exceptions: tuple[OpenExceptions, ...] | None = ()

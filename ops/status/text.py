@@ -35,9 +35,15 @@ def _lines(status: Status) -> Iterator[str]:
         if not brief or one.state != "flowing":
             yield from _block(one, status.read_at)
     if status.unsent_events:
-        yield f"Events             {number(status.unsent_events)} to publish"
+        yield f"Events             {number(status.unsent_events)} to publish{_oldest(status)}"
     for trouble in status.troubles:
         yield from _trouble(trouble, status.read_at)
+
+
+def _oldest(status: Status) -> str:
+    if status.unsent_since is None:
+        return ""
+    return f", the oldest for {duration((status.read_at - status.unsent_since) / 1e6)}"
 
 
 def _indented(text: str) -> str:

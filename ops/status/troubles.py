@@ -19,6 +19,7 @@ _REFUSED_BY_THE_DATABASE = (
     "foreign_key", "unique", "check", "refused_by_sink", "timed_out", "foreign_owner",
 )  # fmt: skip
 _NOT_STORED = ("oversized", "unsplittable")
+_EVENTS_LATE_S = 300.0
 
 
 def troubles(
@@ -53,6 +54,7 @@ def troubles(
         yield from _gaps(sink)
         yield from _overdue_marks(sink, now_us, settings.mark_deadline_s)
         yield from _dead_events(sink)
+        yield from _stalled_events(sink, now_us)
 
 
 def _of_ingest(one: PartitionStatus, log: LogFacts, now_us: int) -> Iterator[Trouble]:
@@ -226,6 +228,22 @@ def _dead_events(sink: SinkFacts) -> Iterator[Trouble]:
                 None,
                 f"{row['count']} events could not be published; newer ones of their keys wait",
                 us(row["since"]),
-                "gapless events retry or gapless events skip, by id",
+                "gapless events retry or gapless events skip, by its number or the mapping",
                 "gapless events list",
             )
+
+
+def _stalled_events(sink: SinkFacts, now_us: int) -> Iterator[Trouble]:
+    """Those behind a dead event are old for its reason, which is told already."""
+    states = {row["state"]: row for row in sink.outbox}
+    row = states.get("unsent")
+    if row is None or "dead" in states or now_us - us(row["since"]) <= _EVENTS_LATE_S * 1e6:
+        return
+    yield Trouble(
+        "events wait",
+        None,
+        f"{row['count']} events are not published: {row['error'] or 'no relay has tried'}",
+        us(row["since"]),
+        "what its text says, or start gapless relay; it goes on by itself",
+        "gapless events list",
+    )

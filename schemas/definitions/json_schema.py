@@ -107,6 +107,16 @@ def _reference() -> Schema:
     }
 
 
+def _fixed_auth() -> dict[str, Schema]:
+    """The ways to authenticate that need no request of their own."""
+    reference = _reference()
+    return {
+        "bearer": reference,
+        "basic": _map(known_keys.BASIC, {"password": reference}),
+        "api_key": _map(known_keys.API_KEY, {"header": _TEXT, "param": _TEXT, "value": reference}),
+    }
+
+
 def _auth() -> Schema:
     reference = _reference()
     session = {
@@ -125,11 +135,7 @@ def _auth() -> Schema:
     return _map(
         known_keys.AUTH,
         {
-            "bearer": reference,
-            "basic": _map(known_keys.BASIC, {"password": reference}),
-            "api_key": _map(
-                known_keys.API_KEY, {"header": _TEXT, "param": _TEXT, "value": reference}
-            ),
+            **_fixed_auth(),
             "session": _map(known_keys.SESSION, session),
             "oauth2": _map(known_keys.OAUTH2, oauth2),
         },
@@ -363,7 +369,14 @@ def _events() -> Schema:
     return _map(
         known_keys.EVENTS,
         {
-            "to": _map(known_keys.EVENTS_TO, {"topic": _TEXT}, ("topic",)),
+            "to": _map(
+                known_keys.EVENTS_TO,
+                {
+                    "topic": _TEXT,
+                    "post": _reference(),
+                    "auth": _map(known_keys.EVENTS_AUTH, _fixed_auth()),
+                },
+            ),
             "created": _TEXT,
             "changed": {"anyOf": [_TEXT, changed]},
             "deleted": _TEXT,

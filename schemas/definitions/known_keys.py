@@ -194,8 +194,13 @@ UNKNOWN_USE: Final = Known(("use",))
 PERSONAL: Final = Known(("hash",), advice={"key": "Write `personal: {hash: {env: HASH_KEY}}`."})
 EVENTS: Final = Known(("to", "created", "changed", "deleted"))
 EVENTS_TO: Final = Known(
-    ("topic",),
-    {"post": "Write `to: {topic: …}` and let a consumer post.", "auth": "It belongs to `post`."},
+    ("topic", "post", "auth"),
+    advice={"url": "Write `post:`.", "http": "Write `post:`.", "webhook": "Write `post:`.",
+            "headers": "Only `auth:` can be given."},
+)  # fmt: skip
+EVENTS_AUTH: Final = Known(
+    ("bearer", "basic", "api_key"),
+    dict.fromkeys(("session", "oauth2"), "Write `bearer: {env: NAME}`, `basic:` or `api_key:`."),
 )
 CHANGED: Final = Known(("type", "fields"))
 KEEP: Final = Known(("quarantine",), {"rows": "Rows are kept for ever; delete them by hand."})

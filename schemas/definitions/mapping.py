@@ -14,6 +14,7 @@ from schemas.definitions.column_types import ColumnType
 from schemas.definitions.paths import Path
 from schemas.definitions.predicates import Predicate
 from schemas.definitions.secrets import Reference
+from schemas.definitions.source import ApiKeyAuth, BasicAuth, BearerAuth
 from schemas.definitions.times import TimeFormat
 
 T = TypeVar("T")
@@ -106,15 +107,28 @@ class ColumnSpec:
     hash_key: Reference | None = None  # with HASH: an HMAC under this key, else a plain SHA-256
 
 
+PostAuth = BearerAuth | BasicAuth | ApiKeyAuth
+"""How the relay proves who it is; every secret in it is a reference."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostSpec:
+    """A receiver of events over HTTP. The whole address, or where it is to be found."""
+
+    url: str | Reference
+    auth: PostAuth | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class EventsSpec:
-    """Which changes of rows become events of a topic."""
+    """Which changes of rows become events, and where they go: to a topic, or posted (topic None)."""
 
-    topic: str
+    topic: str | None
     created: str | None = None  # event type names; None: no such event
     changed: str | None = None
     changed_fields: tuple[str, ...] = ()  # empty: a change of any column
     deleted: str | None = None
+    post: PostSpec | None = None  # not part of the mapping's hash: it says nothing of any row
 
 
 @dataclass(frozen=True, slots=True)

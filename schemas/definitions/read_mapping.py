@@ -13,9 +13,9 @@ from schemas.definitions.mapping import (
     Alternative,
     ByPlan,
     ColumnSpec,
-    EventsSpec,
     MappingSpec,
     Personal,
+    PostSpec,
     RevisionKind,
     RevisionSpec,
 )
@@ -28,10 +28,11 @@ from schemas.definitions.read_columns import (
     read_pattern,
     read_short,
 )
+from schemas.definitions.read_events import read_events
 from schemas.definitions.read_function import read_function
 from schemas.definitions.read_lengths import positive_s
 from schemas.definitions.read_predicate import read_predicate
-from schemas.definitions.reader import Reader, Refused
+from schemas.definitions.reader import Reader
 from schemas.definitions.source import SourceSpec
 from schemas.definitions.times import parse_format, parse_zone
 from schemas.definitions.tree import ListNode, MapNode, Node, ScalarNode
@@ -82,7 +83,7 @@ def read_mapping(
         absent=fields.get("absent", reader.choice("delete", "keep"), "delete"),
         absent_max=fields.get("absent_max", lambda node: _share(reader, node), Decimal("0.1")),
         subjects=fields.get("subjects", reader.list_of(reader.text), ()),
-        events=fields.get("events", lambda node: _events(reader, node), None),
+        events=fields.get("events", lambda node: read_events(reader, node), None),
         keep_quarantine_s=fields.get("keep", lambda node: _keep(reader, node), _KEEP_S),
         faults_max=fields.get("faults", lambda node: _faults(reader, node), None),
         incident=fields.get("incident", lambda node: _incident(reader, node), None),
@@ -100,12 +101,18 @@ def read_mapping(
 
 
 def mapping_hash(spec: MappingSpec) -> str:
-    """The fingerprint of all that rows depend on, but the version: no file, limits or tolerance."""
+    """The fingerprint of all that rows depend on, but the version: no file, limits, tolerance or receiver."""
     python = spec.python
     if python is not None:
         python = dataclasses.replace(python, hang_s=0.0, memory_bytes=0)
-    same = dataclasses.replace(spec, version=0, file="", hash="", python=python, faults_max=None)
-    return fingerprint(same)
+    events = spec.events
+    if events is not None and events.post is not None:
+        events = dataclasses.replace(events, post=PostSpec(""))
+    return fingerprint(
+        dataclasses.replace(
+            spec, version=0, file="", hash="", python=python, events=events, faults_max=None
+        )
+    )
 
 
 def _from(reader: Reader, node: Node) -> tuple[str, str]:
@@ -219,41 +226,6 @@ def _share(reader: Reader, node: Node) -> Decimal:
     if not 0 <= share <= 1:
         raise reader.refuse(node, "this is no share", "Write for example `10%`.")
     return share
-
-
-def _events(reader: Reader, node: Node) -> EventsSpec:
-    fields = Fields(reader, reader.map(node, "events"), "events", known_keys.EVENTS)
-    topic = fields.need(
-        "to", lambda one: _topic(reader, one), "", "Write `to: {topic: gapless.events}`."
-    )
-    changed, changed_fields = fields.get("changed", lambda one: _changed(reader, one), (None, ()))
-    if not any(fields.has(key) for key in ("created", "changed", "deleted")):
-        reader.note(
-            fields.node, "these events never happen", "Add `created:`, `changed:` or `deleted:`."
-        )
-    return EventsSpec(
-        topic,
-        fields.get("created", reader.text, None),
-        changed,
-        changed_fields,
-        fields.get("deleted", reader.text, None),
-    )
-
-
-def _topic(reader: Reader, node: Node) -> str:
-    fields = Fields(reader, reader.map(node, "to"), "to", known_keys.EVENTS_TO)
-    if not fields.has("topic") and fields.has("post"):
-        raise Refused
-    return fields.need("topic", reader.text, "")
-
-
-def _changed(reader: Reader, node: Node) -> tuple[str | None, tuple[str, ...]]:
-    if isinstance(node, ScalarNode):
-        return reader.text(node), ()
-    fields = Fields(reader, reader.map(node, "changed"), "changed", known_keys.CHANGED)
-    return fields.need("type", reader.text, None), fields.get(
-        "fields", reader.list_of(reader.text), ()
-    )
 
 
 def _keep(reader: Reader, node: Node) -> float:

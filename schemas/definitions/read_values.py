@@ -143,10 +143,19 @@ def names_sent(request: MapNode) -> frozenset[str]:
 
 def find_secrets(reader: Reader, root: MapNode, source: str) -> None:
     """Note every secret that is written out in a source, and never show it from here on."""
-    found = [(node, key) for node, key in _secrets_of(root) if isinstance(node.value, str)]
+    _note_secrets(reader, _secrets_of(root), source)
+
+
+def find_secrets_in_auth(reader: Reader, auth: Entry, of: str) -> None:
+    """The same for one `auth`, which stands outside of a source; to call before it is read."""
+    _note_secrets(reader, _in_auth(auth), of)
+
+
+def _note_secrets(reader: Reader, secrets: Iterable[tuple[ScalarNode, str]], of: str) -> None:
+    found = [(node, key) for node, key in secrets if isinstance(node.value, str)]
     reader.secrets.update(node.raw for node, _ in found)
     for node, key in found:
-        variable = re.sub(r"[^A-Za-z0-9]+", "_", f"{source}_{'token' if key == 'bearer' else key}")
+        variable = re.sub(r"[^A-Za-z0-9]+", "_", f"{of}_{'token' if key == 'bearer' else key}")
         reader.note(
             node,
             "this looks like a secret, and files are not for secrets",

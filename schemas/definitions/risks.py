@@ -1,6 +1,7 @@
 """The risks that definitions take in words, and what they assume for want of a word."""
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 from schemas.definitions.mapping import MappingSpec, Personal, RevisionKind, Unknown
 from schemas.definitions.programs import ProgramSpec, SingerSpec
@@ -42,7 +43,16 @@ def risks_of_mapping(spec: MappingSpec) -> tuple[str, ...]:
         for column in spec.columns.values()
         if column.personal is Personal.HASH and column.hash_key is None
     ]
+    post = spec.events.post if spec.events is not None else None
+    if post is not None and isinstance(post.url, str) and _travels_open(post.url):
+        out.append(f"{spec.name}: post: http; whoever stands in between reads events and secrets")
     return tuple(out)
+
+
+def _travels_open(url: str) -> bool:
+    """Whether what is sent there leaves this machine unencrypted."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1")
 
 
 def assumptions_of_stream(stream: StreamSpec) -> tuple[str, ...]:

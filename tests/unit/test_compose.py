@@ -95,7 +95,10 @@ def test_ingest_knows_no_postgres_and_waits_for_none() -> None:
 
 
 def test_secrets_of_sources_reach_ingest_alone() -> None:
-    assert [name for name in SERVICES if "env_file" in SERVICES[name]] == ["ingest"]
+    files = {name: SERVICES[name]["env_file"] for name in SERVICES if "env_file" in SERVICES[name]}
+    assert set(files) == {"ingest", "relay"}
+    assert "GAPLESS_SECRETS_FILE" in files["ingest"][0]
+    assert "GAPLESS_RELAY_SECRETS_FILE" in files["relay"][0], "those of receivers reach it alone"
 
 
 def test_every_command_is_a_verb() -> None:
@@ -122,13 +125,13 @@ def _mounted() -> Iterator[tuple[str, str, bool]]:
 
 def test_mounted_files_exist_and_cannot_be_written() -> None:
     mounted = list(_mounted())
-    assert {"ingest", "apply", "migrate", "monitor", "prometheus", "grafana"} <= {
+    assert {"ingest", "apply", "relay", "migrate", "monitor", "prometheus", "grafana"} <= {
         name for name, *_ in mounted
     }
     for name, source, read_only in mounted:
         assert (REPOSITORY / source).exists(), f"{name} mounts {source}"
         assert read_only, f"{name} mounts {source}"
-    for file in SERVICES["ingest"]["env_file"]:
+    for file in (*SERVICES["ingest"]["env_file"], *SERVICES["relay"]["env_file"]):
         assert (REPOSITORY / _filled(file)).is_file()
 
 

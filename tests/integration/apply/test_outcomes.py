@@ -185,15 +185,15 @@ def test_events_tell_what_really_changed(make_scene: Callable[..., Scene]) -> No
             scene.put(page(records, number=offset + 1))
             scene.settle()
     found = scene.rows(
-        "SELECT key, effect, type, payload->'row'->>'balance', payload->'row' ? 'email'"
+        "SELECT key, effect, type, payload->'row'->>'balance', payload->'row' ? 'email', payload->'changed'"
         " FROM gapless.outbox ORDER BY sequence"
     )
     assert found == [
-        ('["a-1","north"]', "created", "account.opened", "10.50", False),
-        ('["a-2","north"]', "created", "account.opened", "10.50", False),
-        ('["a-1","north"]', "changed", "account.changed", "99.00", False),
-        ('["a-1","north"]', "deleted", "account.gone", "10.50", False),
-        ('["a-1","north"]', "created", "account.opened", "10.50", False),
+        ('["a-1","north"]', "created", "account.opened", "10.50", False, None),
+        ('["a-2","north"]', "created", "account.opened", "10.50", False, None),
+        ('["a-1","north"]', "changed", "account.changed", "99.00", False, ["balance"]),
+        ('["a-1","north"]', "deleted", "account.gone", "10.50", False, None),
+        ('["a-1","north"]', "created", "account.opened", "10.50", False, None),
     ]
 
 

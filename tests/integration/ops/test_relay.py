@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import defaultdict
+from contextlib import closing
 from datetime import UTC, datetime
-from typing import Any
 
-import psycopg
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from apply.copies import Copies
 from apply.same_record import Where
-from ops.relay import KafkaTrouble, Relay, decide
+from ops.relay import outbox
+from ops.relay.answers import ReceiverAway
+from ops.relay.decisions import decide
+from ops.relay.service import Relay
 from schemas.settings import Settings
 from tests.integration.ops.verbs import read, run
 from tests.integration.ops.written import Deployment
+from tests.proxy import Proxy
+from tests.waiting import wait_until
+
+PLAIN = """
+SELECT id FROM (
+  SELECT DISTINCT ON (mapping, key) * FROM gapless.outbox WHERE state IN ('unsent', 'dead')
+  ORDER BY mapping, key, id) head
+WHERE state = 'unsent' AND due_at <= now() AND CASE WHEN %(mapping)s::text IS NULL
+  THEN topic IS NOT NULL ELSE topic IS NULL AND mapping = %(mapping)s END ORDER BY mapping, key"""
+QUICK = {"message_timeout_ms": 2_000}
 
 
 def put(deployment: Deployment, key: str, sequence: int, topic: str | None = None) -> int:
@@ -37,8 +49,9 @@ def put(deployment: Deployment, key: str, sequence: int, topic: str | None = Non
 
 
 def published(deployment: Deployment) -> list[dict[str, str]]:
-    """Headers of all events in the topic, each partition in order."""
-    return [headers for headers, _ in messages(deployment, deployment.settings.events)]
+    """Headers of all events in the topic, and their value as Python shows it, each partition in order."""
+    found = messages(deployment, deployment.settings.events)
+    return [headers | {"value": repr(value)} for headers, value in found]
 
 
 def messages(deployment: Deployment, topic: str) -> list[tuple[dict[str, str], bytes | None]]:
@@ -174,21 +187,88 @@ def test_an_event_published_twice_has_the_same_id(deployment: Deployment) -> Non
     assert first["ce_id"] == second["ce_id"] == "a/1"
 
 
-def test_trouble_of_kafka_counts_no_attempt(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    event = put(deployment, "a", 1)
-    monkeypatch.setattr("ops.relay._DELIVERY_S", 1.0)
-    away = deployment.settings.model_copy(update={"kafka": "127.0.0.1:9"})
-    relay = Relay(away)
-    connection: psycopg.Connection[dict[str, Any]] = psycopg.connect(
-        away.postgres, row_factory=dict_row
-    )
-    with connection, pytest.raises(KafkaTrouble):
-        relay.publish(connection)
+def test_headers_and_a_value_of_the_row_are_sent_as_they_are(deployment: Deployment) -> None:
+    event = put(deployment, "3/17/0", 1)
     with deployment.database() as db:
-        row = db.execute("SELECT state, attempts FROM gapless.outbox WHERE id = %s", (event,))
-        assert row.fetchone() == ("unsent", 0)
+        db.execute(
+            "UPDATE gapless.outbox SET effect = 'quarantined', value = %s, headers = %s WHERE id = %s",
+            (
+                b"\xff{raw",
+                Jsonb({"__connect.errors.topic": "gapless.observations", "content-type": "x/y"}),
+                event,
+            ),
+        )
+    once(deployment.settings)
+    (headers,) = published(deployment)
+    assert headers["__connect.errors.topic"] == "gapless.observations"
+    assert (headers["content-type"], headers["value"]) == ("x/y", repr(b"\xff{raw"))
+
+
+def test_heads_are_what_a_plain_reading_of_the_outbox_says(deployment: Deployment) -> None:
+    """The walk along the indexes against the definition: the oldest event that is not done."""
+    chance = random.Random(5)
+    rows = [
+        (
+            chance.choice(("orders", "refunds")), f"k{chance.randrange(60)}", number,
+            chance.choice(("t", None)), str(number),
+            chance.choice(("unsent", "unsent", "sent", "dead", "skipped")), chance.choice((0, 0, 1)),
+        )
+        for number in range(400)
+    ]  # fmt: skip
+    with deployment.database() as db:
+        db.cursor().executemany(
+            "INSERT INTO gapless.outbox (mapping, key, sequence, effect, type, topic,"
+            " idempotency_key, payload, state, due_at) VALUES"
+            " (%s, %s, %s, 'changed', 't', %s, %s, '{}', %s, now() + %s * interval '1 h')",
+            rows,
+        )
+        db.execute("ANALYZE gapless.outbox")
+    with closing(outbox.connect(deployment.settings.postgres, 60)) as connection:
+        for mapping in (None, "orders", "refunds"):
+            plain = connection.execute(PLAIN, {"mapping": mapping})
+            expected = [row["id"] for row in plain]
+            assert len(expected) > 5
+            found: list[int] = []
+            after, most = None, 7
+            while True:
+                heads = outbox.heads(connection, mapping, after, most)
+                found += [head.id for head in heads if head.due]
+                if len(heads) < most:
+                    break
+                after = (heads[-1].mapping, heads[-1].key)
+            assert found == expected
+
+
+def test_a_link_that_keeps_open_and_moves_nothing_is_given_up(deployment: Deployment) -> None:
+    silenced, stop = threading.Event(), threading.Event()
+    with Proxy(deployment.settings.postgres) as proxy:
+
+        def hit(name: str) -> None:
+            if name == "relay.after_publish" and not silenced.is_set():
+                assert proxy.silence()
+                silenced.set()
+
+        settings = deployment.settings.model_copy(update={"postgres": proxy.address, **QUICK})
+        put(deployment, "a", 1)
+        thread = threading.Thread(target=Relay(settings, hit=hit).run, args=(stop,))
+        thread.start()
+        try:
+            assert silenced.wait(30)
+            wait_until(lambda: set(states(deployment).values()) == {"sent"}, 60, "it is sent")
+        finally:
+            stop.set()
+            thread.join(60)
+    assert [headers["ce_id"] for headers in published(deployment)] == ["a/1", "a/1"]
+
+
+def test_trouble_of_kafka_counts_no_attempt(deployment: Deployment) -> None:
+    event = put(deployment, "a", 1)
+    away = deployment.settings.model_copy(update={"kafka": "127.0.0.1:9", **QUICK})
+    with pytest.raises(ReceiverAway, match="topics: Kafka: "):
+        once(away)
+    (row,) = read(deployment.environment, "events", "list")
+    assert (row["id"], row["state"], row["attempts"]) == (event, "unsent", 0)
+    assert row["error"].startswith("Kafka: ")
 
 
 def test_a_copy_of_a_quarantined_record_has_its_bytes_and_connects_headers(

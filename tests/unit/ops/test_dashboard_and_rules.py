@@ -16,16 +16,17 @@ from ruamel.yaml import YAML
 
 import apply.metrics
 import ingest.metrics
-import ops.relay_metrics
+import ops.relay.metrics
 from ops.dashboards.build import TARGET, build
 from ops.monitor.metrics import PER_PARTITION_ID, PER_POLL
 
 REPOSITORY = Path(__file__).parents[3]
 RULES = REPOSITORY / "ops/rules/gapless.yml"
-IMPORTED = (apply.metrics, ingest.metrics, ops.relay_metrics)  # they register what they serve
+IMPORTED = (apply.metrics, ingest.metrics, ops.relay.metrics)  # they register what they serve
 MONITOR = {
     *PER_PARTITION_ID, *PER_POLL, "gapless_state", "gapless_blocked", "gapless_server_up",
-    "gapless_outbox_unsent_events", "gapless_outbox_dead_events", "gapless_monitor_healthy",
+    "gapless_outbox_unsent_events", "gapless_outbox_dead_events",
+    "gapless_outbox_oldest_event_seconds", "gapless_monitor_healthy",
     "gapless_monitor_read_timestamp_seconds", "gapless_log_open_transaction_seconds",
     "gapless_open_exceptions", "gapless_open_exceptions_oldest_seconds",
 }  # fmt: skip

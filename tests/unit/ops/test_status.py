@@ -237,7 +237,7 @@ def test_a_held_sweep_a_late_mark_and_dead_events() -> None:
         "partition_id": OWNER, "kind": "interval_complete", "plan": "interval", "scope": "x",
         "applied_at": MOMENT - timedelta(hours=1), "partition": NUMBER, "offset": 5,
     }  # fmt: skip
-    dead = {"state": "dead", "count": 4, "since": MOMENT}
+    dead = {"state": "dead", "count": 4, "since": MOMENT, "error": "x"}
     found = status(sink=sink_facts(snapshots=[snapshot], pending_marks=[mark], outbox=[dead]))
     kinds = {trouble.kind: trouble for trouble in found.troubles}
     assert set(kinds) == {"held sweep", "pending mark", "dead events"}

@@ -1,0 +1,27 @@
+"""What the status says of events that are not published."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from ops.status.text import to_text
+from tests.unit.ops.test_status import MOMENT, sink_facts, status
+
+
+def test_events_that_wait_too_long_say_why_unless_a_dead_one_is_before_them() -> None:
+    late = {"state": "unsent", "count": 7, "since": MOMENT - timedelta(hours=1), "error": "429"}
+    dead = {"state": "dead", "count": 1, "since": MOMENT, "error": "422"}
+    for rows, wanted in (
+        ([late], ["7 events are not published: 429"]),
+        ([{**late, "error": None}], ["7 events are not published: no relay has tried"]),
+        ([{**late, "since": MOMENT - timedelta(minutes=1)}], []),
+        ([late, dead], []),
+    ):
+        found = status(sink=sink_facts(outbox=rows))
+        assert [one.what for one in found.troubles if one.kind == "events wait"] == wanted
+        assert found.unsent_events == 7
+
+
+def test_the_text_tells_the_age_of_the_oldest() -> None:
+    late = {"state": "unsent", "count": 7, "since": MOMENT - timedelta(hours=1), "error": None}
+    assert "7 to publish, the oldest for 60 min" in to_text(status(sink=sink_facts(outbox=[late])))
