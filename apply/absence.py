@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from apply.changes import Change, change, key_text, shown_not, wanted_type
+from apply.children import bereave_sql
 from apply.mapping.types import CompiledMapping
 from apply.sink import Connection
 from apply.sql_text import columns_sql, equal_sql, present_sql, target_sql
@@ -80,16 +81,19 @@ def sweep(
 ) -> tuple[int, list[Change]]:
     """Clear the absent rows. Returns how many living ones were deleted, and their events.
 
-    Dead rows lose their revision too: should the entity come back, any revision is news.
+    Dead rows lose their revision too: should the entity come back, any revision is news. Rows of
+    child tables go with their parents.
     """
     update, keys = _clear(compiled), columns_sql(compiled.key_columns)
+    bereave = bereave_sql(compiled, "cleared")
     if wanted_type(compiled, "deleted") is None:
-        counted = f"WITH cleared AS ({update} RETURNING old.was_deleted)"
+        returned = columns_sql(compiled.key_columns, "t")
+        counted = f"WITH cleared AS ({update} RETURNING old.was_deleted, {returned}){bereave}"
         counted += " SELECT count(*) FILTER (WHERE NOT was_deleted) FROM cleared"
         row = connection.execute(counted.encode(), where.parameters).fetchone()
         return (0 if row is None else int(row[0])), []
     told = (
-        f"WITH cleared AS ({update} RETURNING old.was_deleted, t.*)"
+        f"WITH cleared AS ({update} RETURNING old.was_deleted, t.*){bereave}"
         f" SELECT {keys}, (to_jsonb(c) - %(hidden)s::text[])::text FROM cleared c"
         f" WHERE NOT was_deleted ORDER BY {keys}"
     )

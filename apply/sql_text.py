@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from apply.mapping.types import Column, CompiledMapping
-from schemas.definitions.mapping import MappingSpec
+from schemas.definitions.mapping import ChildSpec, MappingSpec
 
 
 def quote(name: str) -> str:
@@ -16,6 +16,11 @@ def quote(name: str) -> str:
 def target_sql(spec: MappingSpec) -> str:
     """The mapping's table."""
     return f"public.{quote(spec.table)}"
+
+
+def child_sql(child: ChildSpec) -> str:
+    """A child table of a mapping."""
+    return f"public.{quote(child.table)}"
 
 
 def present_sql(spec: MappingSpec) -> str:

@@ -17,6 +17,7 @@ Schema = dict[str, Any]
 _DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 _ANY: Final[Schema] = {}
 _NAME: Final[Schema] = {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_-]{0,62}$"}
+_SQL_NAME: Final = "^[a-z][a-z0-9_]{0,62}$"
 _TEXT: Final[Schema] = {"type": "string"}
 _WHOLE: Final[Schema] = {"type": "integer"}
 _FLAG: Final[Schema] = {"type": "boolean"}
@@ -299,11 +300,8 @@ def _mapping(known: Known, first: tuple[str, ...] = ()) -> Schema:
         "where": _PREDICATE,
         "deleted": _PREDICATE,
         "absent": _words("delete", "keep"),
-        "columns": {
-            "type": "object",
-            "propertyNames": {"pattern": "^[a-z][a-z0-9_]{0,62}$"},
-            "additionalProperties": {"anyOf": [_TEXT, _column()]},
-        },
+        "columns": _columns(),
+        "children": _children(),
         "events": _events(),
         "subjects": {"type": "array", "items": _TEXT},
         "incident": {"type": "object"},
@@ -317,6 +315,28 @@ def _mapping(known: Known, first: tuple[str, ...] = ()) -> Schema:
     }
     required = (*first, "version", "from", "table", "key", "revision", "columns")
     return _map(known, values, required)
+
+
+def _columns() -> Schema:
+    return {
+        "type": "object",
+        "propertyNames": {"pattern": _SQL_NAME},
+        "additionalProperties": {"anyOf": [_TEXT, _column()]},
+    }
+
+
+def _children() -> Schema:
+    child: dict[str, Schema] = {
+        "path": {"anyOf": [_TEXT, _by_plan()]},
+        "key": {"type": ["string", "array"]},
+        "columns": _columns(),
+        "table": _TEXT,
+    }
+    return {
+        "type": "object",
+        "propertyNames": {"pattern": _SQL_NAME},
+        "additionalProperties": _map(known_keys.CHILD, child, ("path", "key", "columns")),
+    }
 
 
 def _by_plan() -> Schema:

@@ -37,6 +37,13 @@ def risks_of_mapping(spec: MappingSpec) -> tuple[str, ...]:
         for column in spec.columns.values()
         if column.unknown is not Unknown.QUARANTINE
     ]
+    out += [
+        f"{spec.name}.{child.name}.{column.name}: unknown: {column.unknown.value};"
+        " new values pass without a word"
+        for child in spec.children
+        for column in child.columns.values()
+        if column.unknown is not Unknown.QUARANTINE
+    ]
     return tuple(out)
 
 
