@@ -89,6 +89,7 @@ class _Table:
 
     def replace(self, connection: Connection, forms: Sequence[bytes]) -> None:
         """First what is no longer there goes, so that a unique column of it is free again."""
+        connection.execute(self._empty.encode())  # of an earlier round in this transaction
         if forms:
             with connection.cursor().copy(self._copy.encode()) as copy:
                 for piece in chunks(forms):
@@ -96,7 +97,6 @@ class _Table:
         connection.execute(self._drop.encode())
         if forms:
             connection.execute(self._put.encode())
-            connection.execute(self._empty.encode())  # another round may follow
 
 
 def _same_row(compiled: CompiledMapping) -> str:

@@ -198,6 +198,7 @@ def _sample(found: Sample) -> dict[str, Any]:
         "version": found.version,
         "outcomes": dict(found.outcomes),
         "deleted": found.deleted,
+        "children": dict(found.children),
         "columns": found.columns,
         "rows": found.rows,
         "faults": dict(found.faults),
@@ -279,7 +280,8 @@ def _sample_lines(sample: dict[str, Any]) -> Iterator[str]:
         yield f"    {number} quarantined: {fault}"
     counts = ", ".join(f"{number} {name}" for name, number in sorted(sample["outcomes"].items()))
     gone = f" ({sample['deleted']} deleted)" if sample["deleted"] else ""
-    yield f"  {sample['mapping'] + ' would be':<24} {counts or 'nothing'}{gone}"
+    born = "".join(f"; {number} {table}" for table, number in sample["children"].items())
+    yield f"  {sample['mapping'] + ' would be':<24} {counts or 'nothing'}{gone}{born}"
     if sample["halts"]:
         yield "  its log partition would halt here: `faults` takes fewer in quarantine"
 
