@@ -94,7 +94,13 @@ def _source(
         "source": source.name,
         "file": source.file,
         "mappings": [
-            {"mapping": m.name, "file": m.file, "version": m.version, "table": m.table}
+            {
+                "mapping": m.name,
+                "file": m.file,
+                "version": m.version,
+                "table": m.table,
+                "children": [child.table for child in m.children],
+            }
             for m in mappings
         ],
         "streams": [_stream(settings, loaded, source, stream, offline) for stream in source],
@@ -210,6 +216,7 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
     yield f"{told['file']:<26} valid"
     for mapping in told["mappings"]:
         where = f"mapping {mapping['mapping']}, v{mapping['version']}, table {mapping['table']}"
+        where += "".join(f" and {child}" for child in mapping["children"])
         yield f"{mapping['file']:<26} valid, {where}"
     for stream in told["streams"]:
         yield from _stream_lines(stream)

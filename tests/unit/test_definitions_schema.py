@@ -74,6 +74,8 @@ def test_what_loads_is_valid(file: Path) -> None:
         (changed(ORDERS, ("  id: text", "  Id: text")), "'Id' does not match"),
         (changed(ORDERS, ("  id: text", "  id: {type: text, personal: yes}")), "is none of"),
         (changed(ORDERS, ("  id: text", "  id: {path: id}")), ".columns.id: "),
+        (changed(ORDERS, ("key: id", "key: id\nchildren: {a: {key: n}}")), ".children.a: lacks path"),
+        (changed(ORDERS, ("key: id", "key: id\nchildren: {a: {where: n}}")), ".children.a.where: no such"),
     ],
     ids=lambda value: value if len(value) < 60 else "text",
 )  # fmt: skip
