@@ -63,7 +63,11 @@ class _Table:
     def __init__(
         self, compiled: CompiledMapping, child: CompiledChild, parents: str, stage: str
     ) -> None:
-        table, columns, keys = child_sql(child.spec), columns_sql(child.columns), child.key_columns
+        table, columns, keys = (
+            child_sql(compiled.spec, child.spec),
+            columns_sql(child.columns),
+            child.key_columns,
+        )
         self.create_stage = (
             f"CREATE TEMPORARY TABLE {quote(stage)} ON COMMIT DELETE ROWS AS"
             f" SELECT {columns} FROM {table} WITH NO DATA"
@@ -119,7 +123,7 @@ def bereave_sql(compiled: CompiledMapping, gone: str) -> str:
     That part returns the key of each row. Empty where a mapping has no children.
     """
     return "".join(
-        f", bereft_{number} AS (DELETE FROM {child_sql(child.spec)} c USING {gone} g"
+        f", bereft_{number} AS (DELETE FROM {child_sql(compiled.spec, child.spec)} c USING {gone} g"
         f" WHERE {parent_equal_sql(compiled, child, 'c', 'g')})"
         for number, child in enumerate(compiled.children)
     )

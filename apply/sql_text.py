@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from apply.mapping.types import Column, CompiledMapping
 from schemas.definitions.mapping import ChildSpec, MappingSpec
@@ -18,9 +19,9 @@ def target_sql(spec: MappingSpec) -> str:
     return f"public.{quote(spec.table)}"
 
 
-def child_sql(child: ChildSpec) -> str:
-    """A child table of a mapping."""
-    return f"public.{quote(child.table)}"
+def child_sql(spec: MappingSpec, child: ChildSpec) -> str:
+    """A child table of a mapping; it stands where the mapping's own table does."""
+    return target_sql(replace(spec, table=child.table))
 
 
 def present_sql(spec: MappingSpec) -> str:

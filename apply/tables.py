@@ -21,7 +21,7 @@ from schemas.definitions.mapping import MappingSpec
 _LOCK = 0x6761706C6D6170  # "gaplmap": one registration at a time per database
 _OWNER_OF_TABLE = """
 SELECT mapping FROM gapless.mapping_version WHERE mapping <> %(mapping)s AND (table_name = %(table)s
-  OR EXISTS (SELECT FROM jsonb_array_elements(definition->'children') c WHERE c->>'table' = %(table)s))
+  OR EXISTS (SELECT FROM jsonb_each(definition->'children') c WHERE c.value->>'table' = %(table)s))
 LIMIT 1"""
 _NO_MEANING = frozenset(("name", "version", "hash", "file"))
 
@@ -60,7 +60,10 @@ def _problem(connection: Connection, definitions: Definitions, spec: MappingSpec
         compile_mapping(spec, 0)
     except ValueError as error:
         return _at(definitions, spec, "columns", str(error), "")
-    for table, key in ((spec.table, "table"), *((one.table, one.name) for one in spec.children)):
+    for table, key in (
+        (spec.table, "table"),
+        *((one.table, one.name) for one in spec.children.values()),
+    ):
         other = connection.execute(
             _OWNER_OF_TABLE, {"table": table, "mapping": spec.name}
         ).fetchone()
@@ -118,11 +121,9 @@ def _definition(spec: MappingSpec) -> dict[str, Any]:
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """What differs: `name`, `+name` or `-name` of columns and children, names of other keys."""
-    names = _differing(before.get("columns", {}), after.get("columns", {}))
-    old, new = (
-        {child["name"]: child for child in one.get("children", ())} for one in (before, after)
-    )
-    names += _differing(old, new)
+    names = []
+    for key in ("columns", "children"):
+        names += _differing(before.get(key, {}), after.get(key, {}))
     keys = {*before, *after} - _NO_MEANING - {"columns", "children"}
     return names + sorted(key for key in keys if before.get(key) != after.get(key))
 

@@ -101,7 +101,7 @@ def _child(spec: MappingSpec, child: ChildSpec) -> _Layout:
     compiled = compile_child(spec, child)
     key = tuple(column.name for column in compiled.key_columns)
     return _Layout(
-        spec.name, child.table, child_sql(child), compiled.columns, key, _CHILD_SYSTEM,
+        spec.name, child.table, child_sql(spec, child), compiled.columns, key, _CHILD_SYSTEM,
         f"child {child.name}", child.name,
     )  # fmt: skip
 
@@ -109,7 +109,7 @@ def _child(spec: MappingSpec, child: ChildSpec) -> _Layout:
 def create_table_sql(spec: MappingSpec) -> Iterator[str]:
     """The statements that make the tables of a mapping, for a database without them."""
     yield from _create_target_sql(spec)
-    for child in spec.children:
+    for child in spec.children.values():
         yield _child(spec, child).create_sql()
 
 
@@ -163,7 +163,7 @@ def migrate_table(connection: Connection, spec: MappingSpec) -> list[str]:
         done = _widen(connection, layout)
         for statement in create_present_sql(spec):
             connection.execute(statement.encode())
-    for child in spec.children:
+    for child in spec.children.values():
         done += _migrate_child(connection, spec, _child(spec, child), is_new=is_new)
     return done
 

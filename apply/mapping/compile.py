@@ -39,7 +39,10 @@ def compile_mapping(spec: MappingSpec, version_id: int) -> CompiledMapping:
     columns = table_columns(spec)
     keys = [spec.columns[name] for name in spec.key]
     keys += [
-        one for child in spec.children for name, one in child.columns.items() if name in child.key
+        one
+        for child in spec.children.values()
+        for name, one in child.columns.items()
+        if name in child.key
     ]
     for column in keys:
         if column.type.array or column.type.name == "jsonb":
@@ -48,7 +51,7 @@ def compile_mapping(spec: MappingSpec, version_id: int) -> CompiledMapping:
     for plan in _PLANS:
         mapper.for_plan(plan)
     positions = tuple(range(len(spec.key)))
-    children = tuple(compile_child(spec, child) for child in spec.children)
+    children = tuple(compile_child(spec, child) for child in spec.children.values())
     return CompiledMapping(spec, version_id, columns, positions, mapper.map_page, children)
 
 

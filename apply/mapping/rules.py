@@ -97,7 +97,7 @@ def resolve(spec: MappingSpec, plan: str) -> Rules:
         entity=spec.entity.of(plan),
         where=spec.where,
         deleted=spec.deleted,
-        children=tuple(_child(child, plan) for child in spec.children),
+        children=tuple(_child(child, plan) for child in spec.children.values()),
     )
 
 
@@ -194,7 +194,8 @@ def _column(spec: ColumnSpec, plan: str, *, key: bool) -> Rule:
 
 def needs_exact_numbers(spec: MappingSpec) -> bool:
     """Whether any rule looks at fractions; else records are read faster, with floats."""
-    every = [*spec.columns.values(), *(c for one in spec.children for c in one.columns.values())]
+    born = [column for child in spec.children.values() for column in child.columns.values()]
+    every = [*spec.columns.values(), *born]
     types = [column.type for column in every]
     formats = [column.from_ for column in every]
     if spec.revision.type is not None:

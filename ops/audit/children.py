@@ -17,8 +17,8 @@ from schemas.definitions.mapping import PARENT_PREFIX, POSITION
 
 _DEFINED = """
 SELECT v.mapping || ' v' || v.version, v.table_name, ARRAY(SELECT jsonb_array_elements_text(
-  v.definition->'key')), c->>'table'
-FROM gapless.mapping_version v, jsonb_array_elements(v.definition->'children') c
+  v.definition->'key')), c.value->>'table'
+FROM gapless.mapping_version v, jsonb_each(v.definition->'children') c
 WHERE v.state = 'live' ORDER BY v.id, 4
 """
 

@@ -50,7 +50,7 @@ def sample(spec: MappingSpec, observations: Sequence[Observation]) -> Sample:
     compiled = compile_mapping(spec, 0)
     columns = list(spec.columns)[:_COLUMNS]
     found = Sample(spec.name, spec.version, columns=columns + ["outcome"] * bool(spec.children))
-    found.children.update({child.table: 0 for child in spec.children})
+    found.children.update({child.table: 0 for child in spec.children.values()})
     found.faults_max = spec.faults_max
     for observation in observations:
         tenant = split_partition_id(observation.partition_id)[2]
@@ -61,7 +61,7 @@ def sample(spec: MappingSpec, observations: Sequence[Observation]) -> Sample:
             found.deleted += bool(row[DELETED])
             sizes = [len(rows) for rows in mapped.children.get(row[INDEX], ())]
             sizes = sizes or [0] * len(spec.children)
-            for child, size in zip(spec.children, sizes, strict=True):
+            for child, size in zip(spec.children.values(), sizes, strict=True):
                 found.children[child.table] += size
             if len(found.rows) < _ROWS:
                 outcome = [_outcome(spec, sizes)] if spec.children else []
@@ -74,7 +74,8 @@ def sample(spec: MappingSpec, observations: Sequence[Observation]) -> Sample:
 def _outcome(spec: MappingSpec, sizes: Sequence[int]) -> str:
     """`applied, 2 lines`: a child's elements are called as the list that they stand in."""
     counted = [
-        f"{size} {_word(child, size)}" for child, size in zip(spec.children, sizes, strict=True)
+        f"{size} {_word(child, size)}"
+        for child, size in zip(spec.children.values(), sizes, strict=True)
     ]
     return ", ".join(["applied", *counted])
 

@@ -99,7 +99,7 @@ def _source(
                 "file": m.file,
                 "version": m.version,
                 "table": m.table,
-                "children": [child.table for child in m.children],
+                "children": [child.table for child in m.children.values()],
             }
             for m in mappings
         ],

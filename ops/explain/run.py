@@ -63,7 +63,7 @@ def explain(
         db.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         db.read_only = True
         row = _row(db, spec, key)
-        children = {child.table: _children(db, child, key) for child in spec.children}
+        children = {child.table: _children(db, child, key) for child in spec.children.values()}
         generations = db.execute(
             "SELECT generation, first_offset FROM gapless.log_generation WHERE partition = %s"
             " ORDER BY generation",

@@ -34,7 +34,7 @@ def written(fields: Fields, spec: MappingSpec) -> Iterator[tuple[ChildSpec, Entr
     """The children that could be read, each with its place."""
     node = fields.node.get("children")
     if isinstance(node, MapNode):
-        yield from ((child, node.entries[child.name]) for child in spec.children)
+        yield from ((child, node.entries[child.name]) for child in spec.children.values())
 
 
 def _check_names(reader: Reader, inner: MapNode, child: ChildSpec, spec: MappingSpec) -> None:

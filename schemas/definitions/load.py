@@ -181,7 +181,7 @@ class _Loader:
             self.claim(reader, f"mapping to the table {table.raw}", table)
         if spec is not None:
             self.mappings[name] = spec
-            for child in spec.children:
+            for child in spec.children.values():
                 self.claim(reader, f"mapping to the table {child.table}", _table_of(fields, child))
 
     def claim(self, reader: Reader, what: str, at: Place) -> None:

@@ -5,7 +5,7 @@ purpose: Python functions, which the loader refuses by name.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -162,6 +162,6 @@ class MappingSpec:
     keep_quarantine_s: float = 90 * 86_400.0
     faults_max: int | None = None  # records in quarantine per log partition; None: any number
     incident: Mapping[str, object] | None = None  # roles to columns, as written
-    children: tuple[ChildSpec, ...] = ()  # by name
+    children: Mapping[str, ChildSpec] = field(default_factory=dict)
     hash: str = ""  # fingerprint of all that rows depend on, but the version
     file: str = ""

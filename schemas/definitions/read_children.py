@@ -15,8 +15,8 @@ from schemas.definitions.reader import Reader
 from schemas.definitions.tree import Entry, Node
 
 
-def read_children(reader: Reader, node: Node) -> tuple[ChildSpec, ...]:
-    """The child tables, in the order of their names."""
+def read_children(reader: Reader, node: Node) -> dict[str, ChildSpec]:
+    """The child tables by name."""
     entries = reader.map(node, "children").entries.values()
     if not entries:
         raise reader.refuse(
@@ -25,7 +25,7 @@ def read_children(reader: Reader, node: Node) -> tuple[ChildSpec, ...]:
             'Write `order_lines: {path: "lines[*]", key: line_no, columns: {line_no: integer}}`.',
         )
     found = [reader.attempt(lambda e=entry: _child(reader, e), None) for entry in entries]  # type: ignore[misc]
-    return tuple(sorted((one for one in found if one is not None), key=lambda one: one.name))
+    return {child.name: child for child in found if child is not None}
 
 
 def _child(reader: Reader, entry: Entry) -> ChildSpec:

@@ -73,7 +73,7 @@ def read_mapping(
             "Write where the provider's own order stands, such as `updated_at::timestamptz`, or `none`.",
         ),
         columns=columns,
-        children=fields.get("children", lambda node: read_children(reader, node), ()),
+        children=fields.get("children", lambda node: read_children(reader, node), {}),
         entity=fields.get("entity", lambda node: _entity(reader, node), ByPlan(_WHOLE)),
         where=fields.get(
             "where", lambda node: read_predicate(reader, node, parse_mapping_path), None

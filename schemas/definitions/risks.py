@@ -40,7 +40,7 @@ def risks_of_mapping(spec: MappingSpec) -> tuple[str, ...]:
     out += [
         f"{spec.name}.{child.name}.{column.name}: unknown: {column.unknown.value};"
         " new values pass without a word"
-        for child in spec.children
+        for child in spec.children.values()
         for column in child.columns.values()
         if column.unknown is not Unknown.QUARANTINE
     ]

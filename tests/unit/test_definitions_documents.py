@@ -56,7 +56,7 @@ def test_nothing_of_it_is_refused(definitions: Definitions) -> None:
 
 
 def test_shop(definitions: Definitions) -> None:
-    (lines,) = definitions.mappings["shop_orders"].children
+    (lines,) = definitions.mappings["shop_orders"].children.values()
     assert (lines.name, lines.table, lines.key) == ("order_lines", "order_lines", ("line_no",))
     assert lines.path.every is not None
     assert (lines.path.every.root, lines.path.every.steps) == (Root.ENTITY, ("lines", EACH))

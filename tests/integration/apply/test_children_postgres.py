@@ -65,12 +65,12 @@ def orders(tmp_path: Path) -> MappingSpec:
 
 def _second(spec: MappingSpec) -> MappingSpec:
     """Version 2, which reads another quantity."""
-    (lines,) = spec.children
+    (lines,) = spec.children.values()
     quantity = lines.columns["quantity"]
     assert quantity.path is not None and quantity.path.every is not None
     other = replace(quantity.path.every[0], path=parse_mapping_path("doubled"))
     columns = {**lines.columns, "quantity": replace(quantity, path=ByPlan((other,)))}
-    return replace(spec, version=2, children=(replace(lines, columns=columns),))
+    return replace(spec, version=2, children={lines.name: replace(lines, columns=columns)})
 
 
 @dataclass(slots=True)
@@ -333,10 +333,10 @@ def test_a_column_that_nobody_fills_stops_the_sink_and_no_record(
 def test_a_list_without_a_key_of_its_own_is_keyed_by_position(
     connection: Connection, orders: MappingSpec
 ) -> None:
-    (lines,) = orders.children
+    (lines,) = orders.children.values()
     columns = {name: replace(one, required=False) for name, one in lines.columns.items()}
     by_place = ChildSpec("order_lines", "places", lines.path, ("position",), columns)
-    spec = replace(orders, children=(by_place,))
+    spec = replace(orders, children={"order_lines": by_place})
     same = {"line_no": 1, "quantity": 1}
     assert not _landed(connection, spec, _order("a", same, same)).faults
     found = connection.execute("SELECT parent_id, position, line_no FROM places ORDER BY 2")

@@ -86,8 +86,10 @@ def test_no_mapped_row_is_refused(connection: Connection) -> None:
     mapped = landed = born = 0
     for number in range(MAPPINGS):
         spec = replace(specs.spec(dice), name=f"m{number}", table=f"m{number}")
-        children = [replace(one, table=f"m{number}_{one.name}") for one in spec.children]
-        spec = replace(spec, children=tuple(children))
+        children = {
+            name: replace(one, table=f"m{number}_{name}") for name, one in spec.children.items()
+        }
+        spec = replace(spec, children=children)
         compiled = compile_mapping(spec, 1)
         rows: list[Row] = []
         families: dict[Row, Family] = {}
@@ -110,7 +112,7 @@ def test_no_mapped_row_is_refused(connection: Connection) -> None:
             if row[LINEAGE] in families
             for rows in families[row[LINEAGE]].rows
         )
-        for child in spec.children:
+        for child in spec.children.values():
             count = connection.execute(f"SELECT count(*) FROM {child.table}".encode()).fetchall()
             wanted -= count[0][0]
             born += count[0][0]

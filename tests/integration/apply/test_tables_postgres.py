@@ -248,7 +248,7 @@ def test_a_child_table_of_another_mapping_is_not_shared(
     spec = definitions.mappings["shop_orders"]
     for taken in (
         replace(spec, name="other", table="others"),
-        replace(spec, name="other", table="order_lines", children=()),
+        replace(spec, name="other", table="order_lines", children={}),
     ):
         message = _refused(connection, replace(definitions, mappings={"other": taken}))
         assert "the table order_lines belongs to the mapping shop_orders" in message

@@ -69,7 +69,7 @@ CREATE TABLE public.order_lines (
   parent_id text COLLATE "C", line_no int, position int, _generation int2, _partition_id int,
   _offset int8, _index int4, _mapping_version int4, PRIMARY KEY (parent_id, line_no))
 """
-DEFINITION = {"key": ["id"], "children": [{"name": "order_lines", "table": "order_lines"}]}
+DEFINITION = {"key": ["id"], "children": {"order_lines": {"table": "order_lines"}}}
 
 
 def micros(moment: datetime) -> int:

@@ -87,7 +87,7 @@ def record(dice: Random, spec: MappingSpec) -> bytes:
     revision = spec.revision.path.of("interval") if spec.revision.path is not None else None
     if revision is not None and spec.revision.type is not None:
         _place(tree, _steps(revision, inner), dice.choice(_FITTING[spec.revision.type.name]))
-    for child in spec.children:
+    for child in spec.children.values():
         _add_list(aside(dice), tree, child, inner)
     return _poison(dice, _write(dice, tree).encode())
 

@@ -58,9 +58,10 @@ def aside(dice: Random) -> Random:
     return Random(hash(dice.getstate()[1]))
 
 
-def _children(dice: Random) -> tuple[ChildSpec, ...]:
+def _children(dice: Random) -> dict[str, ChildSpec]:
     """Up to two child tables, each with a key of its own or by position."""
-    return tuple(_child(dice, f"child{number}") for number in range(dice.choice([0, 0, 1, 1, 2])))
+    names = [f"child{number}" for number in range(dice.choice([0, 0, 1, 1, 2]))]
+    return {name: _child(dice, name) for name in names}
 
 
 def _child(dice: Random, name: str) -> ChildSpec:

@@ -29,7 +29,7 @@ def child(
 
 def parent(*children: ChildSpec, **more: Any) -> MappingSpec:
     """A mapping with these children."""
-    return spec(column("v", "text"), children=children, **more)
+    return spec(column("v", "text"), children={one.name: one for one in children}, **more)
 
 
 def born(of: MappingSpec, record: str, **more: Any) -> list[list[tuple[Any, ...]]]:
@@ -45,7 +45,7 @@ def born(of: MappingSpec, record: str, **more: Any) -> list[list[tuple[Any, ...]
 def test_columns_are_the_parents_key_the_childs_others_position_lineage() -> None:
     tenant = column("tenant_id", "text", path=path("observation.tenant"))
     by_key, by_place = child(column("v", "uuid")), child(name="b", key=("position",))
-    of = spec(tenant, key=("id", "tenant_id"), children=(by_key, by_place))
+    of = spec(tenant, key=("id", "tenant_id"), children={"lines": by_key, "b": by_place})
     one, two = compile_mapping(of, 3).children
     names = ["parent_id", "parent_tenant_id", "n", "v", "position", "_generation",
              "_partition_id", "_offset", "_index", "_mapping_version"]  # fmt: skip

@@ -16,7 +16,7 @@ def _order(key: str, lines: int, **more: Any) -> str:
 
 def test_children_are_counted_in_words_of_the_record() -> None:
     boxes = child(name="boxes", key=("position",), at="in.box[*]")
-    of = spec(column("total", "numeric"), children=(child(), boxes))
+    of = spec(column("total", "numeric"), children={"lines": child(), "boxes": boxes})
     records = [_order("a", 2), _order("b", 1, **{"in": {"box": [{"n": 1}]}}), _order("c", 0)]
     found = sample(of, [page(*records, _order("d", 3, total="many"))])
     assert found.outcomes == {"applied": 3, "quarantined": 1}
