@@ -23,6 +23,10 @@ _OLDER = (
     't."_partition_id" = %(partition_id)s'
     ' AND (t."_generation", t."_offset") < (%(generation)s::int2, %(barrier)s::int8)'
 )
+_CLEARED = (
+    't."_partition_id" = %(partition_id)s AND t."_deleted" AND t."_generation" = %(generation)s::int2'
+    ' AND t."_offset" = %(barrier)s::int8 AND t."_index" = 0 AND t."_began" = %(barrier)s::int8'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +89,14 @@ def sweep(
     child tables go with their parents.
     """
     update, keys = _clear(compiled), columns_sql(compiled.key_columns)
-    bereave = bereave_sql(compiled, "cleared")
     if wanted_type(compiled, "deleted") is None:
-        returned = columns_sql(compiled.key_columns, "t")
-        counted = f"WITH cleared AS ({update} RETURNING old.was_deleted, {returned}){bereave}"
+        counted = f"WITH cleared AS ({update} RETURNING old.was_deleted)"
         counted += " SELECT count(*) FILTER (WHERE NOT was_deleted) FROM cleared"
         row = connection.execute(counted.encode(), where.parameters).fetchone()
+        _bereave(connection, compiled, where)
         return (0 if row is None else int(row[0])), []
     told = (
-        f"WITH cleared AS ({update} RETURNING old.was_deleted, t.*){bereave}"
+        f"WITH cleared AS ({update} RETURNING old.was_deleted, t.*)"
         f" SELECT {keys}, (to_jsonb(c) - %(hidden)s::text[])::text FROM cleared c"
         f" WHERE NOT was_deleted ORDER BY {keys}"
     )
@@ -104,7 +107,13 @@ def sweep(
         change(compiled, key_text(map(_plain, key)), "deleted", observed, state)
         for *key, state in found
     ]
+    _bereave(connection, compiled, where)
     return len(changes), changes
+
+
+def _bereave(connection: Connection, compiled: CompiledMapping, where: Absence) -> None:
+    for statement in bereave_sql(compiled, _CLEARED):
+        connection.execute(statement.encode(), where.parameters)
 
 
 def _clear(compiled: CompiledMapping) -> str:

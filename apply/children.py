@@ -117,13 +117,14 @@ def parent_equal_sql(compiled: CompiledMapping, child: CompiledChild, of: str, p
     )
 
 
-def bereave_sql(compiled: CompiledMapping, gone: str) -> str:
-    """Further parts of a WITH that delete the children of the rows in its part `gone`.
+def bereave_sql(compiled: CompiledMapping, cleared: str) -> list[str]:
+    """Delete the children of the rows `t` of which `cleared` holds; a statement for each child table.
 
-    That part returns the key of each row. Empty where a mapping has no children.
+    To run behind the statement that clears them: only then is seen what others, who held these rows
+    until it got them, have written below them.
     """
-    return "".join(
-        f", bereft_{number} AS (DELETE FROM {child_sql(compiled.spec, child.spec)} c USING {gone} g"
-        f" WHERE {parent_equal_sql(compiled, child, 'c', 'g')})"
-        for number, child in enumerate(compiled.children)
-    )
+    return [
+        f"DELETE FROM {child_sql(compiled.spec, child.spec)} c USING {target_sql(compiled.spec)} t"
+        f" WHERE {parent_equal_sql(compiled, child, 'c', 't')} AND {cleared}"
+        for child in compiled.children
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +34,7 @@ from schemas.definitions.predicates import Line, Operator, Predicate
 from schemas.definitions.predicates import Test as Check
 from schemas.records import Observation
 from tests.conftest import Lane
+from tests.waiting import wait_until
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Lines = dict[int, int]
@@ -352,3 +354,41 @@ def test_renumbered_lines_may_keep_what_must_be_unique(
     later = {**_order("a", {"line_no": 2, "sku": "x"}), "updated_at": _stamp(2)}
     assert not _landed(connection, orders, later).faults
     assert connection.execute("SELECT line_no FROM order_lines").fetchall() == [(2,)]
+
+
+def test_a_sweep_takes_children_that_were_written_while_it_waited(
+    connection: Connection, lane: Lane, orders: MappingSpec
+) -> None:
+    """A replay holds the row that a sweep is about to clear."""
+    line = {"line_no": 1, "quantity": 1, "doubled": 2}
+    _landed(connection, orders, _order("a", line))
+    connection.execute("UPDATE order_lines SET line_no = 7")  # what the replay adds is new
+    compiled = compile_mapping(_second(orders), 2)
+    target = Target(compiled)
+    target.prepare(connection)
+    observation = page([_order("a", line)])
+    work = Work(2, compiled, compiled.map_page(observation, Place(1, 0, 5, None, None)))
+    batch = Batch([Part(0, 0, 0, 0, 0, pages=[PageWork(5, 0, 0, 1, observation, [work])])])
+    with psycopg.connect(lane.postgres, autocommit=True) as other, ThreadPoolExecutor(1) as pool:
+
+        def swept() -> None:
+            where = Absence(1, 0, 9, ["now"], 0, datetime(2026, 1, 1, tzinfo=UTC))
+            with other.transaction():
+                sweep(other, compile_mapping(orders, 1), where)
+
+        with connection.transaction():
+            land(connection, target, batch)
+            sweeping = pool.submit(swept)
+            wait_until(
+                lambda: _waits(connection, other.info.backend_pid),
+                30,
+                "the sweep waits for the row",
+            )
+        sweeping.result(30)
+    assert connection.execute("SELECT _deleted FROM orders").fetchall() == [(True,)]
+    assert connection.execute("SELECT * FROM order_lines").fetchall() == []
+
+
+def _waits(connection: Connection, pid: int) -> bool:
+    found = connection.execute("SELECT FROM pg_locks WHERE pid = %s AND NOT granted", (pid,))
+    return found.fetchone() is not None
