@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from apply.replay import run_replay
-from apply.retry import request
+from apply.requests import request
 from tests.integration.apply.scene import Scene, account, begin, complete, page
 
 CARDS = {
@@ -48,7 +48,7 @@ def test_children_follow_their_row(scene: Scene) -> None:
         twice = [{"number": "x", "spent": 1}] * 2
         scene.put(
             page([holder(1, 2, b=5, c=6), holder(3, 2, a=100)], number=2),
-            page([holder(1, a=9), account(3, 2, cards=twice)], number=3),
+            page([holder(1, a=9), account(4, cards=twice)], number=3),
             page([{**holder(2, 2, a=8), "deleted": True}], number=4),
         )
         scene.settle()
@@ -56,7 +56,7 @@ def test_children_follow_their_row(scene: Scene) -> None:
         reasons = "SELECT reason, detail, key->>'id' FROM gapless.exception ORDER BY reason"
         assert scene.rows(reasons) == [
             ("check", "SQLSTATE 23514, constraint afford", "a-3"),
-            ("duplicate_child", "cards[1] has the key of cards[0]", "a-3"),
+            ("duplicate_child", "cards[1] has the key of cards[0]", "a-4"),
         ]
         scene.db.execute("ALTER TABLE cards DROP CONSTRAINT afford")
         request(scene.db, "retry", by="op", note="", now=datetime.now(UTC), reason="check")
