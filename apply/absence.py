@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from apply.changes import Change, change, key_text, shown_not, wanted_type
+from apply.children import bereave_sql
 from apply.mapping.types import CompiledMapping
 from apply.sink import Connection
 from apply.sql_text import columns_sql, equal_sql, present_sql, target_sql
@@ -21,6 +22,10 @@ _LIVING = 'NOT t."_deleted"'
 _OLDER = (
     't."_partition_id" = %(partition_id)s'
     ' AND (t."_generation", t."_offset") < (%(generation)s::int2, %(barrier)s::int8)'
+)
+_CLEARED = (
+    't."_partition_id" = %(partition_id)s AND t."_deleted" AND t."_generation" = %(generation)s::int2'
+    ' AND t."_offset" = %(barrier)s::int8 AND t."_index" = 0 AND t."_began" = %(barrier)s::int8'
 )
 
 
@@ -80,13 +85,15 @@ def sweep(
 ) -> tuple[int, list[Change]]:
     """Clear the absent rows. Returns how many living ones were deleted, and their events.
 
-    Dead rows lose their revision too: should the entity come back, any revision is news.
+    Dead rows lose their revision too: should the entity come back, any revision is news. Rows of
+    child tables go with their parents.
     """
     update, keys = _clear(compiled), columns_sql(compiled.key_columns)
     if wanted_type(compiled, "deleted") is None:
         counted = f"WITH cleared AS ({update} RETURNING old.was_deleted)"
         counted += " SELECT count(*) FILTER (WHERE NOT was_deleted) FROM cleared"
         row = connection.execute(counted.encode(), where.parameters).fetchone()
+        _bereave(connection, compiled, where)
         return (0 if row is None else int(row[0])), []
     told = (
         f"WITH cleared AS ({update} RETURNING old.was_deleted, t.*)"
@@ -100,7 +107,13 @@ def sweep(
         change(compiled, key_text(map(_plain, key)), "deleted", observed, state)
         for *key, state in found
     ]
+    _bereave(connection, compiled, where)
     return len(changes), changes
+
+
+def _bereave(connection: Connection, compiled: CompiledMapping, where: Absence) -> None:
+    for statement in bereave_sql(compiled, _CLEARED):
+        connection.execute(statement.encode(), where.parameters)
 
 
 def _clear(compiled: CompiledMapping) -> str:

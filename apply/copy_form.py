@@ -7,6 +7,7 @@ formed. A writer belongs to one thread; its output is what `Copy.write_row` woul
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 import psycopg
 
@@ -16,7 +17,7 @@ from psycopg.adapt import AdaptersMap, Transformer
 from psycopg.pq import Format
 
 from apply import dumpers
-from apply.mapping.types import CompiledMapping, Row
+from apply.mapping.types import Row
 
 HEADER = b"PGCOPY\n\xff\r\n\0" + b"\0\0\0\0" + b"\0\0\0\0"
 TRAILER = b"\xff\xff"
@@ -33,10 +34,17 @@ class _Adapters:
         dumpers.register(self)
 
 
-class RowForms:
-    """Forms rows of one mapping."""
+class Typed(Protocol):
+    """What says the types of its rows' values: a compiled mapping, or one of its children."""
 
-    def __init__(self, compiled: CompiledMapping) -> None:
+    @property
+    def type_names(self) -> list[str]: ...
+
+
+class RowForms:
+    """Forms rows of one table."""
+
+    def __init__(self, compiled: Typed) -> None:
         context = _Adapters()
         oids = [context.adapters.types.get_oid(name) for name in compiled.type_names]
         self._transformer = Transformer(context)

@@ -12,6 +12,7 @@ import structlog
 
 from apply.batch import UNMAPPED, MarkWork, PageWork, Work
 from apply.blame import map_without
+from apply.children import ChildForms
 from apply.copy_form import RowForms
 from apply.functions.process import FunctionUnavailable
 from apply.listings import Listings
@@ -38,7 +39,9 @@ class Decoder:
         self._mappings = mappings
         self._resolve = resolve
         self._unmapped = unmapped
-        self._forms = {c: RowForms(c).form_all for of in mappings.values() for c in of}
+        every = [compiled for of in mappings.values() for compiled in of]
+        self._forms = {compiled: RowForms(compiled).form_all for compiled in every}
+        self._child_forms = {one: ChildForms(one).form for one in every if one.children}
         self._streams: dict[str, tuple[Sequence[CompiledMapping], str | None]] = {}
 
     def decode(
@@ -107,7 +110,11 @@ class Decoder:
             mapped = map_without(lambda part: map_page(compiled, part, place), observation, blamed)
         else:
             mapped = map_page(compiled, observation, place)
-        return Work(compiled.version_id, compiled, mapped, self._forms[compiled](mapped.rows))
+        work = Work(compiled.version_id, compiled, mapped, self._forms[compiled](mapped.rows))
+        if mapped.children:
+            form = self._child_forms[compiled]
+            work.child_forms = {index: form(rows) for index, rows in mapped.children.items()}
+        return work
 
     def _stream(self, partition_id: str) -> tuple[Sequence[CompiledMapping], str | None]:
         found = self._streams.get(partition_id)
@@ -204,6 +211,7 @@ def map_page(compiled: CompiledMapping, observation: Observation, place: Place) 
         whole.faults += one.faults
         whole.other_keys += one.other_keys
         whole.unreadable += one.unreadable
+        whole.children.update(one.children)
     return whole
 
 

@@ -6,6 +6,8 @@ Whatever is not certainly a record's is the sink's: waiting loses nothing.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 import psycopg
 
 from apply.outcomes import Outcome, Reason, Refusal
@@ -55,6 +57,23 @@ class SinkFault(Exception):
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
+
+
+def check_filled(error: BaseException, filled: Mapping[str, Collection[str]]) -> None:
+    """Raise SinkFault if a column that the mapping does not fill must not be NULL.
+
+    `filled`: the columns that it fills, by table. Somebody has added the other one by hand: every row
+    fails, so none of them is to blame.
+    """
+    if not isinstance(error, psycopg.errors.NotNullViolation):
+        return
+    column, table = error.diag.column_name, error.diag.table_name
+    if column is not None and column not in filled.get(table or "", (column,)):
+        raise SinkFault(
+            "column_not_filled",
+            f"column {column} of {table} is NOT NULL without a default, and no mapping fills it:"
+            " give it a default or drop NOT NULL",
+        ) from error
 
 
 class NotPrepared(Exception):

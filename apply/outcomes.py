@@ -52,6 +52,7 @@ class Reason(StrEnum):
     OUT_OF_RANGE = "out_of_range"
     TOO_LONG = "too_long"
     NUL = "nul"
+    DUPLICATE_CHILD = "duplicate_child"
     NO_MATCH = "no_match"
     UNKNOWN_VALUE = "unknown_value"
     BAD_TIME = "bad_time"
@@ -80,6 +81,7 @@ MEANING: Mapping[Reason, str] = {
     Reason.OUT_OF_RANGE: "a value lies outside the type, its precision, or `min` and `max`",
     Reason.TOO_LONG: "a text is longer than the type or `max` allows",
     Reason.NUL: "a text holds the character U+0000, or one that UTF-8 cannot write",
+    Reason.DUPLICATE_CHILD: "two elements of a list have the same key in the child table",
     Reason.NO_MATCH: "the declared pattern does not match the value",
     Reason.UNKNOWN_VALUE: "the value is none of the declared `values`",
     Reason.BAD_TIME: "a time is not written as declared",

@@ -14,8 +14,9 @@ import structlog
 
 from apply.barrier import Barrier, listed
 from apply.changes import Change, Events
+from apply.children import ChildTables
 from apply.copy_form import RowForms, chunks
-from apply.faults import SinkFault, refusal, timed_out
+from apply.faults import SinkFault, check_filled, refusal, timed_out
 from apply.fold import fold, split_barred
 from apply.guard import broken_sql, lowered_sql, upsert_sql
 from apply.mapping.types import BEGAN, PARTITION_ID, CompiledMapping, Row
@@ -55,6 +56,10 @@ class Target:
         self.broken = broken_sql(compiled, self.stage) if exact else None
         self.events = Events(compiled, self.stage) if compiled.spec.events else None
         self.prefilter = Prefilter(compiled)
+        tables = {compiled.spec.table: compiled.columns}
+        tables |= {child.spec.table: child.columns for child in compiled.children}
+        self.filled = {name: {one.name for one in columns} for name, columns in tables.items()}
+        self.children = ChildTables(compiled, self.stage) if compiled.children else None
 
     def prepare(self, connection: Connection) -> None:
         """Make the temporary table. Raises psycopg.errors.UndefinedTable if the target is missing."""
@@ -64,6 +69,8 @@ class Target:
             f" SELECT {columns} FROM {target_sql(self.compiled.spec)} WITH NO DATA".encode()
         )
         self.prefilter.prepare(connection)
+        if self.children is not None:
+            self.children.prepare(connection)
 
     def empty(self, connection: Connection) -> None:
         """Another round within the same transaction."""
@@ -104,6 +111,7 @@ class Landing:
         self._used = False
         self._landed = Landed()
         self._forms = share.forms()
+        self._families = share.families()
         self._blame_timeouts = False
         self._timed_out = 0
 
@@ -196,6 +204,7 @@ class Landing:
                 self._connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
         except psycopg.Error as error:
             self._used = used  # the savepoint took the staged rows along
+            check_filled(error, self._target.filled)
             found = refusal(error)
             if found is None and self._blame_timeouts:
                 found = timed_out(error)
@@ -214,6 +223,15 @@ class Landing:
         self._landed.broken += upserted.landed.broken
 
     def _upsert(self, winners: list[Row]) -> _Upserted:
+        """Rows and their children; a row that was not written leaves the children that are there."""
+        upserted = self._write(winners)
+        if self._target.children is not None:
+            lost = set(map(id, upserted.beaten)) | set(map(id, upserted.foreign))
+            written = (row for row in winners if id(row) not in lost)
+            self._target.children.replace(self._connection, written, self._families)
+        return upserted
+
+    def _write(self, winners: list[Row]) -> _Upserted:
         """COPY and upsert. Rows that were not written are superseded or somebody else's."""
         target, connection = self._target, self._connection
         self._stage(winners)

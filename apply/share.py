@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from apply.batch import Batch, PageWork, Work
 from apply.mapping.readable import readable_key
-from apply.mapping.types import INDEX, OFFSET, PARTITION_ID, CompiledMapping, Row
+from apply.mapping.types import (
+    INDEX,
+    LINEAGE,
+    OFFSET,
+    PARTITION_ID,
+    Children,
+    CompiledMapping,
+    Row,
+)
 from apply.outcomes import PENDING, Outcome, Reason, RecordFault, Refusal
 
 Coordinates = tuple[int, int, int]
@@ -16,6 +25,14 @@ Coordinates = tuple[int, int, int]
 def coordinates(row: Row) -> Coordinates:
     """Which record a row came from."""
     return (row[PARTITION_ID], row[OFFSET], row[INDEX])
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One record's rows of each child table, and their form in binary COPY if it was made already."""
+
+    rows: Children
+    forms: tuple[bytes, ...] | None
 
 
 class Share:
@@ -43,6 +60,17 @@ class Share:
             for _, work in self.works
             for row, form in zip(work.mapped.rows, work.forms, strict=False)
             if form is not None
+        }
+
+    def families(self) -> dict[Row, Family]:
+        """The children of all rows that have any, by the lineage of the row."""
+        if not self.compiled.children:
+            return {}
+        return {
+            row[LINEAGE]: Family(children, work.child_forms.get(row[INDEX]))
+            for _, work in self.works
+            for row in work.mapped.rows
+            if (children := work.mapped.children.get(row[INDEX])) is not None
         }
 
     def mark(self, rows: Iterable[Row], outcome: Outcome) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from apply.mapping.types import Column, CompiledMapping
-from schemas.definitions.mapping import MappingSpec
+from schemas.definitions.mapping import ChildSpec, MappingSpec
 
 
 def quote(name: str) -> str:
@@ -16,6 +17,11 @@ def quote(name: str) -> str:
 def target_sql(spec: MappingSpec) -> str:
     """The mapping's table."""
     return f"public.{quote(spec.table)}"
+
+
+def child_sql(spec: MappingSpec, child: ChildSpec) -> str:
+    """A child table of a mapping; it stands where the mapping's own table does."""
+    return target_sql(replace(spec, table=child.table))
 
 
 def present_sql(spec: MappingSpec) -> str:

@@ -19,6 +19,10 @@ from schemas.definitions.fingerprint import canonical
 from schemas.definitions.mapping import MappingSpec
 
 _LOCK = 0x6761706C6D6170  # "gaplmap": one registration at a time per database
+_OWNER_OF_TABLE = """
+SELECT mapping FROM gapless.mapping_version WHERE mapping <> %(mapping)s AND (table_name = %(table)s
+  OR EXISTS (SELECT FROM jsonb_each(definition->'children') c WHERE c.value->>'table' = %(table)s))
+LIMIT 1"""
 _NO_MEANING = frozenset(("name", "version", "hash", "file"))
 
 
@@ -40,8 +44,9 @@ def migrate_mappings(connection: Connection, definitions: Definitions) -> list[s
             try:
                 done += migrate_table(connection, spec)
             except TableRefused as refused:
-                key = "table" if "table" in refused.advice else "version"
-                problems.append(_at(definitions, spec, key, refused.message, refused.advice))
+                problems.append(
+                    _at(definitions, spec, refused.key, refused.message, refused.advice)
+                )
                 continue
             done += _register(connection, spec)
         if problems:
@@ -55,13 +60,16 @@ def _problem(connection: Connection, definitions: Definitions, spec: MappingSpec
         compile_mapping(spec, 0)
     except ValueError as error:
         return _at(definitions, spec, "columns", str(error), "")
-    other = connection.execute(
-        "SELECT mapping FROM gapless.mapping_version WHERE table_name = %s AND mapping <> %s LIMIT 1",
-        (spec.table, spec.name),
-    ).fetchone()
-    if other is not None:
-        message = f"the table {spec.table} belongs to the mapping {other[0]}"
-        return _at(definitions, spec, "table", message, "Write another `table:`.")
+    for table, key in (
+        (spec.table, "table"),
+        *((one.table, one.name) for one in spec.children.values()),
+    ):
+        other = connection.execute(
+            _OWNER_OF_TABLE, {"table": table, "mapping": spec.name}
+        ).fetchone()
+        if other is not None:
+            message = f"the table {table} belongs to the mapping {other[0]}"
+            return _at(definitions, spec, key, message, "Write another `table:`.")
     rows = connection.execute(
         "SELECT version, hash, definition, registered_at FROM gapless.mapping_version"
         " WHERE mapping = %s ORDER BY version DESC",
@@ -112,14 +120,20 @@ def _definition(spec: MappingSpec) -> dict[str, Any]:
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """What differs: `name`, `+name` or `-name` of columns, names of other keys."""
+    """What differs: `name`, `+name` or `-name` of columns and children, names of other keys."""
     names = []
-    for name in sorted({*before.get("columns", {}), *after.get("columns", {})}):
-        old, new = before.get("columns", {}).get(name), after.get("columns", {}).get(name)
-        if old != new:
-            names.append(f"+{name}" if old is None else f"-{name}" if new is None else name)
-    keys = {*before, *after} - _NO_MEANING - {"columns"}
+    for key in ("columns", "children"):
+        names += _differing(before.get(key, {}), after.get(key, {}))
+    keys = {*before, *after} - _NO_MEANING - {"columns", "children"}
     return names + sorted(key for key in keys if before.get(key) != after.get(key))
+
+
+def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    return [
+        f"+{name}" if name not in before else f"-{name}" if name not in after else name
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    ]
 
 
 def _at(

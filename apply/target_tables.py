@@ -1,7 +1,8 @@
-"""Target tables and presence tables of mappings: created, widened by new columns, never rebuilt.
+"""Target, child and presence tables of mappings: created, widened by new columns, never rebuilt.
 
-What would change the meaning of stored rows (a type, a key) is refused with what to do instead.
-Runs in the caller's transaction; knows nothing of versions.
+What would change the meaning of stored rows (a type, a key) is refused with the command that builds
+the table anew. Columns and child tables that a mapping no longer names stay. Runs in the caller's
+transaction; knows nothing of versions.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Any
 
 import psycopg
 
-from apply.mapping.rules import table_columns
-from apply.mapping.types import SYSTEM_COLUMNS, Column
-from apply.sql_text import columns_sql, present_sql, quote, target_sql
-from schemas.definitions.mapping import MappingSpec
+from apply.mapping.rules import compile_child, table_columns
+from apply.mapping.types import CHILD_SYSTEM_COLUMNS, SYSTEM_COLUMNS, Column
+from apply.sql_text import child_sql, columns_sql, present_sql, quote, target_sql
+from schemas.definitions.mapping import POSITION, ChildSpec, MappingSpec
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -24,18 +25,21 @@ FILLFACTOR = (
 )
 _LONGEST_NAME = 63 - len("present_")
 _WANTED = "gapless_wanted"
-_NOT_NULL = frozenset(
-    column.name for column in SYSTEM_COLUMNS if column.name not in ("deleted_at", "_began")
-)
+_NULLABLE = frozenset(("deleted_at", "_began"))
+_CHILD_SYSTEM = (Column(POSITION, "integer", "int4"), *CHILD_SYSTEM_COLUMNS)
 
 
 class TableRefused(Exception):
-    """A table cannot hold this mapping's rows; `advice` says what to write or do instead."""
+    """A table cannot hold this mapping's rows; `advice` says what to write or do instead.
 
-    def __init__(self, message: str, advice: str) -> None:
+    `key`: the key of the definition that it is about.
+    """
+
+    def __init__(self, message: str, advice: str, key: str = "version") -> None:
         super().__init__(message)
         self.message = message
         self.advice = advice
+        self.key = key
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +50,71 @@ class _Found:
     collation: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """One table as a mapping wants it: `sql` its quoted name, `key` its primary key's columns.
+
+    `system`: what marks a table as one of Gapless. `what` and `place`: whose it is, and the key of
+    the definition that says so.
+    """
+
+    mapping: str
+    table: str
+    sql: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    system: tuple[Column, ...]
+    what: str = "mapping"
+    place: str = "version"
+
+    def column_sql(self, column: Column) -> str:
+        """A column as DDL writes it."""
+        text = column.pg_type.split("(")[0] in ("text", "char", "varchar")
+        ordered = column.name in self.key or column.name == "source_revision"
+        # The guard and the fold compare texts byte by byte, whatever the database's language is.
+        collate = ' COLLATE "C"' if text and ordered else ""
+        system = column in self.system and column.name not in _NULLABLE
+        needed = system or column.name in self.key
+        return f"{quote(column.name)} {column.pg_type}{collate}{' NOT NULL' if needed else ''}"
+
+    def create_sql(self) -> str:
+        """The statement that makes it."""
+        lines = ",\n  ".join(self.column_sql(column) for column in self.columns)
+        key = ", ".join(map(quote, self.key))
+        return (
+            f"CREATE TABLE {self.sql} (\n  {lines},\n  PRIMARY KEY ({key})\n)"
+            f" WITH (fillfactor = {FILLFACTOR})"
+        )
+
+    @property
+    def rebuild(self) -> str:
+        """What does that which is refused here."""
+        return f"`gapless replay {self.mapping} --shadow` builds it anew from the log."
+
+
+def _target(spec: MappingSpec) -> _Layout:
+    columns = table_columns(spec)
+    return _Layout(spec.name, spec.table, target_sql(spec), columns, spec.key, SYSTEM_COLUMNS)
+
+
+def _child(spec: MappingSpec, child: ChildSpec) -> _Layout:
+    compiled = compile_child(spec, child)
+    key = tuple(column.name for column in compiled.key_columns)
+    return _Layout(
+        spec.name, child.table, child_sql(spec, child), compiled.columns, key, _CHILD_SYSTEM,
+        f"child {child.name}", child.name,
+    )  # fmt: skip
+
+
 def create_table_sql(spec: MappingSpec) -> Iterator[str]:
     """The statements that make the tables of a mapping, for a database without them."""
-    columns = table_columns(spec)
-    keys = columns[: len(spec.key)]
-    lines = ",\n  ".join(_column_sql(column, spec) for column in columns)
-    yield (
-        f"CREATE TABLE {target_sql(spec)} (\n  {lines},\n  PRIMARY KEY ({columns_sql(keys)})\n)"
-        f" WITH (fillfactor = {FILLFACTOR})"
-    )
+    yield from _create_target_sql(spec)
+    for child in spec.children.values():
+        yield _child(spec, child).create_sql()
+
+
+def _create_target_sql(spec: MappingSpec) -> Iterator[str]:
+    yield _target(spec).create_sql()
     if "tenant_id" in spec.key and spec.absent != "keep":
         # A sweep looks at one tenant's rows; without this it would read the whole table.
         name = quote(f"{spec.table[:_LONGEST_NAME]}_tenant")
@@ -68,8 +128,9 @@ def create_present_sql(spec: MappingSpec) -> Iterator[str]:
     The index is for the planner: it never has statistics of a snapshot that has just been listed,
     expects one row of it, and without an index compares every row with every listed key.
     """
-    key_columns = table_columns(spec)[: len(spec.key)]
-    keys = [_column_sql(column, spec) for column in key_columns]
+    layout = _target(spec)
+    key_columns = layout.columns[: len(spec.key)]
+    keys = [layout.column_sql(column) for column in key_columns]
     lines = ",\n  ".join(
         ["partition_id integer NOT NULL", 'snapshot text COLLATE "C" NOT NULL', *keys]
     )
@@ -81,15 +142,6 @@ def create_present_sql(spec: MappingSpec) -> Iterator[str]:
     )
 
 
-def _column_sql(column: Column, spec: MappingSpec) -> str:
-    text = column.pg_type.split("(")[0] in ("text", "char", "varchar")
-    ordered = column.name in spec.key or column.name == "source_revision"
-    # The guard and the fold compare texts byte by byte, whatever the database's language is.
-    collate = ' COLLATE "C"' if text and ordered else ""
-    needed = column.name in spec.key or column.name in _NOT_NULL
-    return f"{quote(column.name)} {column.pg_type}{collate}{' NOT NULL' if needed else ''}"
-
-
 def migrate_table(connection: Connection, spec: MappingSpec) -> list[str]:
     """Make the tables of a mapping or add the columns they lack; says what was done.
 
@@ -99,25 +151,48 @@ def migrate_table(connection: Connection, spec: MappingSpec) -> list[str]:
         raise TableRefused(
             f"the table name {spec.table} is longer than {_LONGEST_NAME} bytes",
             "Write a shorter `table:`.",
+            "table",
         )
-    have = _columns(connection, target_sql(spec))
-    if have is None:
-        for statement in create_table_sql(spec):
+    layout = _target(spec)
+    is_new = _columns(connection, layout.sql) is None
+    if is_new:
+        for statement in _create_target_sql(spec):
             connection.execute(statement.encode())
-        return [f"table {spec.table} created"]
-    _check_ours(connection, spec, have)
-    wanted = _wanted(connection, spec)
-    _check_types(spec, have, wanted)
-    missing = [column for column in table_columns(spec) if column.name not in have]
+        done = [f"table {spec.table} created"]
+    else:
+        done = _widen(connection, layout)
+        for statement in create_present_sql(spec):
+            connection.execute(statement.encode())
+    for child in spec.children.values():
+        done += _migrate_child(connection, spec, _child(spec, child), is_new=is_new)
+    return done
+
+
+def _migrate_child(
+    connection: Connection, spec: MappingSpec, layout: _Layout, *, is_new: bool
+) -> list[str]:
+    if _columns(connection, layout.sql) is not None:
+        return _widen(connection, layout)
+    connection.execute(layout.create_sql().encode())
+    later = (
+        "" if is_new else f"; `gapless replay {spec.name}` fills it for the rows of {spec.table}"
+    )
+    return [f"table {layout.table} created{later}"]
+
+
+def _widen(connection: Connection, layout: _Layout) -> list[str]:
+    """Add the columns that a table lacks. Raises TableRefused for what cannot be added."""
+    have = _columns(connection, layout.sql) or {}
+    _check_ours(connection, layout, have)
+    _check_types(layout, have, _wanted(connection, layout))
+    missing = [column for column in layout.columns if column.name not in have]
     for column in missing:
-        connection.execute(
-            f"ALTER TABLE {target_sql(spec)} ADD COLUMN {_column_sql(column, spec)}".encode()
-        )
-    for statement in create_present_sql(spec):
+        statement = f"ALTER TABLE {layout.sql} ADD COLUMN {layout.column_sql(column)}"
         connection.execute(statement.encode())
     if not missing:
         return []
-    return [f"table {spec.table} has new columns: {', '.join(column.name for column in missing)}"]
+    names = ", ".join(column.name for column in missing)
+    return [f"table {layout.table} has new columns: {names}"]
 
 
 def _columns(connection: Connection, table: str) -> dict[str, _Found] | None:
@@ -133,20 +208,23 @@ def _columns(connection: Connection, table: str) -> dict[str, _Found] | None:
     return {name: _Found(kind, collation) for name, kind, collation in rows} or None
 
 
-def _wanted(connection: Connection, spec: MappingSpec) -> dict[str, _Found]:
+def _wanted(connection: Connection, layout: _Layout) -> dict[str, _Found]:
     """The mapping's columns as this database would have them."""
-    columns = ", ".join(_column_sql(column, spec) for column in table_columns(spec))
+    columns = ", ".join(layout.column_sql(column) for column in layout.columns)
     connection.execute(f"CREATE TEMPORARY TABLE {_WANTED} ({columns})".encode())
     found = _columns(connection, f"pg_temp.{_WANTED}")
     connection.execute(f"DROP TABLE pg_temp.{_WANTED}".encode())
     return found or {}
 
 
-def _check_ours(connection: Connection, spec: MappingSpec, have: dict[str, _Found]) -> None:
-    if not {column.name for column in SYSTEM_COLUMNS} <= have.keys():
+def _check_ours(connection: Connection, layout: _Layout, have: dict[str, _Found]) -> None:
+    ours = {column.name for column in layout.system}
+    other_kind = {column.name for column in SYSTEM_COLUMNS if column.name[0] == "_"} - ours
+    if not ours <= have.keys() or other_kind & have.keys():
         raise TableRefused(
-            f"the table {spec.table} exists and was not made by Gapless",
+            f"the table {layout.table} exists and was not made by Gapless for this {layout.what}",
             "Write another `table:`, or rename that table.",
+            "table" if layout.place == "version" else layout.place,
         )
     row = connection.execute(
         """
@@ -155,35 +233,39 @@ def _check_ours(connection: Connection, spec: MappingSpec, have: dict[str, _Foun
         JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number
         WHERE i.indrelid = to_regclass(%s) AND i.indisprimary
         """,
-        (target_sql(spec),),
+        (layout.sql,),
     ).fetchone()
     key = [] if row is None or row[0] is None else list(row[0])
-    if key != list(spec.key):
+    if key != list(layout.key):
         raise TableRefused(
-            f"the table {spec.table} has the key {', '.join(key)}, this mapping {', '.join(spec.key)}",
-            "Another key is another table: write a new `table:`, then `gapless replay` fills it.",
+            f"the table {layout.table} has the key {', '.join(key)}, this {layout.what}"
+            f" {', '.join(layout.key)}",
+            f"Another key is another table: {layout.rebuild}",
+            layout.place,
         )
 
 
-def _check_types(spec: MappingSpec, have: dict[str, _Found], wanted: dict[str, _Found]) -> None:
+def _check_types(layout: _Layout, have: dict[str, _Found], wanted: dict[str, _Found]) -> None:
+    if "source_revision" in wanted and "source_revision" not in have:
+        raise TableRefused(
+            f"the rows of {layout.table} have no revision, and this mapping declares one",
+            f"Their order would change: {layout.rebuild}",
+        )
+    if "source_revision" in have and "source_revision" not in wanted:
+        raise TableRefused(
+            f"the rows of {layout.table} have a revision, and this mapping declares none",
+            f"Their order would change: {layout.rebuild}",
+        )
     for name, want in wanted.items():
         found = have.get(name)
-        if found is None and name == "source_revision":
-            raise TableRefused(
-                f"the rows of {spec.table} have no revision, and this mapping declares one",
-                "Write a new `table:`, then `gapless replay` fills it.",
-            )
         if found is not None and found != want:
             kinds = [
                 one.kind + (f" COLLATE {one.collation}" if one.collation == "C" else "")
                 for one in (found, want)
             ]
             raise TableRefused(
-                f"column {name} of {spec.table} is {kinds[0]}, this mapping says {kinds[1]}",
-                "Give the column a new name, or write a new `table:`; then `gapless replay` fills it.",
+                f"column {name} of {layout.table} is {kinds[0]}, this {layout.what} says {kinds[1]}",
+                f"Give the column a new name, or keep its name and build the table anew:"
+                f" `gapless replay {layout.mapping} --shadow`.",
+                layout.place,
             )
-    if "source_revision" in have and "source_revision" not in wanted:
-        raise TableRefused(
-            f"the rows of {spec.table} have a revision, and this mapping declares none",
-            "Write a new `table:`, then `gapless replay` fills it.",
-        )

@@ -17,7 +17,13 @@ from apply.mapping.generate import generate
 from apply.mapping.interpret import interpret, missing, seen
 from apply.mapping.outside import UNUSED, Make, Outside
 from apply.mapping.raw import read_page, read_plain
-from apply.mapping.rules import Rules, needs_exact_numbers, resolve, table_columns
+from apply.mapping.rules import (
+    Rules,
+    compile_child,
+    needs_exact_numbers,
+    resolve,
+    table_columns,
+)
 from apply.mapping.types import CompiledMapping, Mapped, Place
 from apply.outcomes import PENDING, Outcome
 from schemas.definitions.mapping import MappingSpec
@@ -36,16 +42,23 @@ def compile_mapping(
     Raises ValueError for a specification that no loader gives (such as an array as a key).
     """
     columns = table_columns(spec)
-    for name in spec.key:
-        of = spec.columns[name].type
-        if of.array or of.name == "jsonb":
-            raise ValueError(f"column {name}: {of.sql} cannot be part of a key")
+    keys = [spec.columns[name] for name in spec.key]
+    keys += [
+        one
+        for child in spec.children.values()
+        for name, one in child.columns.items()
+        if name in child.key
+    ]
+    for column in keys:
+        if column.type.array or column.type.name == "jsonb":
+            raise ValueError(f"column {column.name}: {column.type.sql} cannot be part of a key")
     make = None if spec.python is None else outside.function(spec.python)
     mapper = _Mapper(spec, version_id, needs_exact_numbers(spec), outside, make, members_of(spec))
     for plan in _PLANS:
         mapper.for_plan(plan)
     positions = tuple(range(len(spec.key)))
-    return CompiledMapping(spec, version_id, columns, positions, mapper.map_page)
+    children = tuple(compile_child(spec, child) for child in spec.children.values())
+    return CompiledMapping(spec, version_id, columns, positions, mapper.map_page, children)
 
 
 @dataclass(slots=True)
@@ -79,7 +92,7 @@ class _Mapper:
         try:
             map_ordinary(
                 self._values(records), records, made, context,
-                mapped.rows.append, odd.append, ignored.append,
+                mapped.rows.append, odd.append, ignored.append, mapped.children.__setitem__,
             )  # fmt: skip
         except ValueFault:
             # What all records share is odd, and no record was looked at.

@@ -26,9 +26,15 @@ def members_of(spec: MappingSpec) -> frozenset[str]:
     """The members of a row that anything in the mapping reads."""
     return frozenset(
         path.steps[0]
-        for path in _paths(spec)
+        for path in _paths(_rows_paths(spec))
         if path.root is Root.ENTITY and path.steps and isinstance(path.steps[0], str)
     )
+
+
+def _rows_paths(spec: MappingSpec) -> list[object]:
+    """All that reads the row itself; what a child's columns read stands in its elements."""
+    children = [child.path for child in spec.children.values()]
+    return [dataclasses.replace(spec, children={}), children]
 
 
 def _paths(value: object) -> Iterator[Path]:

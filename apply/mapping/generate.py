@@ -14,10 +14,10 @@ from typing import Any
 from zlib import adler32, crc32
 
 from apply.mapping.casts import ValueFault, as_text
-from apply.mapping.rules import Rule, Rules
+from apply.mapping.rules import ChildRules, Rule, Rules
 from apply.outcomes import Reason
 from schemas.definitions.mapping import Alternative
-from schemas.definitions.paths import MISSING, Each, Path, Root, Step, find
+from schemas.definitions.paths import EACH, MISSING, Each, Path, Root, Step, find
 from schemas.definitions.predicates import Operator, Predicate, Scalar, Test
 
 _RANGES = {
@@ -63,9 +63,10 @@ class _Writer:
 def generate(rules: Rules) -> tuple[str, dict[str, Any]]:
     """The source of `map_ordinary` and the names it needs.
 
-    `map_ordinary(values, raws, made, context, row, odd, ignored)`: `values` are decoded records
-    or ODD; `made`: what a function made of each; `row` is called with rows, `odd` and `ignored` with positions in the part. It raises
-    ValueFault, before it calls anything, if what all records share is odd itself.
+    `map_ordinary(values, raws, made, context, row, odd, ignored, family)`: `values` are decoded
+    records or ODD; `made`: what a function made of each; `row` is called with rows, `odd` and
+    `ignored` with positions in the part, `family` with the index of a row that has children, and
+    these. It raises ValueFault, before it calls anything, if what all records share is odd itself.
     """
     writer = _Writer({"Odd": Odd, "NO_dict": {}, "NO_list": (), **_CHECKSUMS})
     if rules.made:
@@ -83,12 +84,14 @@ def generate(rules: Rules) -> tuple[str, dict[str, Any]]:
     if rules.deleted is not None:
         writer.line(f"if {_predicate(writer, rules.deleted)}: raise Odd")
     every = [*rules.keys, *rules.columns, *([rules.revision] if rules.revision else [])]
-    columns = "".join(f"{_column(writer, rule)}, " for rule in every)
+    columns = [f"{_column(writer, rule)}, " for rule in every]
+    family = _family(writer, rules, "".join(columns[: len(rules.keys)]))
     row = (
-        f"({columns}None, source_epoch, generation, partition_id, offset, first_index + at, "
+        f"({''.join(columns)}None, source_epoch, generation, partition_id, offset, first_index + at, "
         f"version_id, False, {_HASH}, observed_at, began)"
     )
     source = [
+        *(line for each in rules.children for line in _child(writer, each)),
         *_HEAD,
         *writer.once,
         "    for r, raw, e in zip(values, raws, made):"
@@ -100,6 +103,7 @@ def generate(rules: Rules) -> tuple[str, dict[str, Any]]:
         *writer.objects,
         *writer.lines,
         f"{_BODY}row({row})",
+        *family,
         "        except Exception:",
         _BODY + "odd(at)",
     ]
@@ -107,7 +111,7 @@ def generate(rules: Rules) -> tuple[str, dict[str, Any]]:
 
 
 _HEAD = (
-    "def map_ordinary(values, raws, made, context, row, odd, ignored):",
+    "def map_ordinary(values, raws, made, context, row, odd, ignored, family):",
     "    observed = context.observed",
     "    first_index = context.first_index",
     "    source_epoch, generation, partition_id, offset = context.system",
@@ -116,6 +120,65 @@ _HEAD = (
     "    began = context.began",
     "    at = -1",
 )
+
+
+def _family(writer: _Writer, rules: Rules, key: str) -> list[str]:
+    """Lines for the rows of child tables: some before the row itself, those returned behind it."""
+    if not rules.children:
+        return []
+    lineage = "(generation, partition_id, offset, first_index + at, version_id)"
+    names: list[str] = []
+    for child in rules.children:
+        names.append(f"k{len(names)}")
+        call = f"{_function(child)}(r, e, observed, ({key}), {lineage})"
+        writer.line(f"{names[-1]} = {call}")
+    return [f"{_BODY}if {' or '.join(names)}: family(first_index + at, ({', '.join(names)},))"]
+
+
+def _function(child: ChildRules) -> str:
+    return f"children_of_{child.name}"
+
+
+def _child(outer: _Writer, child: ChildRules) -> list[str]:
+    """A function that makes one record's rows of one child table, or raises."""
+    head = f"def {_function(child)}(r, e, observed, key, lineage):"
+    if child.path is None:
+        return [head, "    return []"]
+    at = child.path.steps.index(EACH)
+    around = _Writer(outer.names)
+    found = _fetch(around, child.path.root, child.path.steps[:at])
+    inside = child.path.steps[at + 1 :]
+    element = f"{outer.name('find', _found(inside))}(one)" if inside else "one"
+    writer = _Writer(outer.names)
+    own, others = (
+        "".join(f"{_column(writer, rule)}, " for rule in rules)
+        for rules in (child.keys, child.columns)
+    )
+    row = f"*key, {own}{others}at, " if own else f"*key, at, {others}"
+    lines = [
+        head,
+        *(line[len(_BODY) - 4 :] for line in around.objects),
+        *writer.once,
+        f"    found = {found}",
+        "    if found is None: return []",
+        "    if found.__class__ is not list: raise Odd",
+        "    rows = []",
+        "    if found:",
+        "        for at, one in enumerate(found):",
+        f"{_BODY}e = {element}",
+        f"{_BODY}if e.__class__ is not dict: raise Odd",
+        *writer.objects,
+        *writer.lines,
+        f"{_BODY}rows.append(({row}*lineage))",
+    ]
+    if own:
+        last = f"len(key) + {len(child.keys)}"
+        lines += [
+            "    if len(rows) > 1:",
+            f"        last = {last}",
+            "        if len({row[:last] for row in rows}) < len(rows): raise Odd",
+        ]
+    return [*lines, "    return rows"]
 
 
 def _fetch(writer: _Writer, root: Root, steps: tuple[Step, ...]) -> str:

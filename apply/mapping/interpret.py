@@ -14,10 +14,10 @@ from typing import Any
 from apply.mapping.casts import Moment, ValueFault
 from apply.mapping.raw import Unreadable, content_hash, read_record
 from apply.mapping.readable import readable
-from apply.mapping.rules import Rule, Rules, take
-from apply.mapping.types import PG_EPOCH_US, Key, Mapped, Place, Row
+from apply.mapping.rules import ChildRules, Rule, Rules, take
+from apply.mapping.types import PG_EPOCH_US, Children, Key, Mapped, Place, Row
 from apply.outcomes import KeyValue, Outcome, Reason, RecordFault
-from schemas.definitions.paths import MISSING, Path, Root, find
+from schemas.definitions.paths import EACH, MISSING, Path, Root, find
 from schemas.records import Observation
 
 _SHOWN_CHARACTERS = 80
@@ -120,12 +120,7 @@ def interpret(mapped: Mapped, at: int, raw: bytes, context: Seen, made: object =
     entity = made
     if not rules.made:
         entity = MISSING if rules.entity is None else find(rules.entity.steps, record)
-
-    def value_of(path: Path) -> object:
-        if path.root is Root.OBSERVATION:
-            return context.observed[str(path.steps[0])]
-        return find(path.steps, entity if path.root is Root.ENTITY else record)
-
+    value_of = _looking(record, entity, context)
     if rules.where is not None and not rules.where.matches(value_of):
         mapped.outcomes[at] = Outcome.IGNORED
         if context.listing:
@@ -139,6 +134,7 @@ def interpret(mapped: Mapped, at: int, raw: bytes, context: Seen, made: object =
         deleted = rules.deleted is not None and rules.deleted.matches(value_of)
         key = tuple(_read(rule, value_of, Reason.MISSING_KEY) for rule in rules.keys)
         values = _values(rules, value_of, deleted)
+        children = () if deleted else _children(record, entity, key, index, context)
     except _Refused as fault:
         mapped.outcomes[at] = Outcome.QUARANTINED
         if key is None:
@@ -149,6 +145,69 @@ def interpret(mapped: Mapped, at: int, raw: bytes, context: Seen, made: object =
         mapped.faults.append(RecordFault(index, fault.reason, fault.detail, shown))
         return
     mapped.rows.append(_row(key + values, deleted, index, content_hash(raw), context))
+    if any(children):
+        mapped.children[index] = children
+
+
+def _looking(record: object, entity: object, context: Seen) -> Callable[[Path], object]:
+    """What paths lead to from here."""
+
+    def value_of(path: Path) -> object:
+        if path.root is Root.OBSERVATION:
+            return context.observed[str(path.steps[0])]
+        return find(path.steps, entity if path.root is Root.ENTITY else record)
+
+    return value_of
+
+
+def _children(record: object, entity: object, key: Key, index: int, context: Seen) -> Children:
+    """The rows of all child tables. A fault in one of them is a fault of the record."""
+    lineage = (*context.system[1:], index, context.version_id)
+    found: list[list[Row]] = []
+    for child in context.rules.children:
+        rows: list[Row] = []
+        places: dict[Key, int] = {}
+        for position, element in enumerate(_elements(child, record, entity)):
+            here = f"{child.name}[{position}]"
+            if not isinstance(element, dict):
+                raise _Refused(Reason.NOT_AN_OBJECT, f"{here} is no JSON object")
+            value_of = _looking(record, element, context)
+            try:
+                own = tuple(_read(rule, value_of, Reason.MISSING_KEY) for rule in child.keys)
+                others = tuple(
+                    _read(rule, value_of, Reason.MISSING_VALUE) for rule in child.columns
+                )
+            except _Refused as fault:
+                raise _Refused(fault.reason, f"{here}: {fault.detail}") from None
+            first = places.setdefault(own or (position,), position)
+            if first != position:
+                detail = f"{here} has the key of {child.name}[{first}]"
+                raise _Refused(Reason.DUPLICATE_CHILD, detail)
+            rows.append(_child_row(key, own, others, position, lineage))
+        found.append(rows)
+    return tuple(found)
+
+
+def _elements(child: ChildRules, record: object, entity: object) -> list[object]:
+    """The list that a child table is made of; none where the record has no such list."""
+    if child.path is None:
+        return []
+    steps = child.path.steps
+    at = steps.index(EACH)
+    found = find(steps[:at], entity if child.path.root is Root.ENTITY else record)
+    if found is MISSING or found is None:
+        return []
+    if not isinstance(found, list):
+        what = describe(found, shown=False)
+        raise _Refused(Reason.WRONG_TYPE, f"{child.name} {what} is no list")
+    return [find(steps[at + 1 :], element) for element in found]
+
+
+def _child_row(key: Key, own: Key, others: Row, position: int, lineage: Row) -> Row:
+    """A row in the order of `CompiledChild.columns`; `own` is empty where the position is the key."""
+    if own:
+        return (*key, *own, *others, position, *lineage)
+    return (*key, position, *others, *lineage)
 
 
 def key_of(rules: Rules, key: Key) -> dict[str, KeyValue]:

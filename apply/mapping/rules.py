@@ -13,11 +13,13 @@ from typing import Any
 from apply.mapping.casts import ValueFault, as_text, cast_for
 from apply.mapping.finish import Finish, constant_of, finish_for, hasher_of
 from apply.mapping.outside import UNUSED, Outside
-from apply.mapping.types import SYSTEM_COLUMNS, Column
+from apply.mapping.types import CHILD_SYSTEM_COLUMNS, SYSTEM_COLUMNS, Column, CompiledChild
 from apply.outcomes import Reason
 from schemas.definitions.column_types import ColumnType
 from schemas.definitions.mapping import (
+    POSITION,
     Alternative,
+    ChildSpec,
     ColumnSpec,
     MappingSpec,
     Personal,
@@ -58,6 +60,20 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class ChildRules:
+    """How one child table is read; paths of `keys` and `columns` start at the element.
+
+    `path` None: this plan has none, so a record has no rows there. `keys` is empty where the
+    position is the key.
+    """
+
+    name: str
+    path: Path | None
+    keys: tuple[Rule, ...]
+    columns: tuple[Rule, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """All rules of one mapping for one plan, keys first.
 
@@ -72,6 +88,7 @@ class Rules:
     where: Predicate | None
     deleted: Predicate | None
     made: bool = False
+    children: tuple[ChildRules, ...] = ()
 
 
 def resolve(spec: MappingSpec, plan: str, outside: Outside = UNUSED) -> Rules:
@@ -86,6 +103,18 @@ def resolve(spec: MappingSpec, plan: str, outside: Outside = UNUSED) -> Rules:
         where=spec.where,
         deleted=spec.deleted,
         made=spec.python is not None,
+        children=tuple(_child(child, plan, outside) for child in spec.children.values()),
+    )
+
+
+def _child(spec: ChildSpec, plan: str, outside: Outside) -> ChildRules:
+    keys = () if spec.key == (POSITION,) else spec.key
+    others = [column for name, column in spec.columns.items() if name not in keys]
+    return ChildRules(
+        name=spec.name,
+        path=spec.path.of(plan),
+        keys=tuple(_column(spec.columns[name], plan, outside, key=True) for name in keys),
+        columns=tuple(_column(column, plan, outside, key=False) for column in others),
     )
 
 
@@ -98,6 +127,22 @@ def table_columns(spec: MappingSpec) -> tuple[Column, ...]:
             raise ValueError(f"the revision of {spec.name} has no type")
         columns.append(_as_column("source_revision", spec.revision.type))
     return (*columns, *SYSTEM_COLUMNS)
+
+
+def compile_child(spec: MappingSpec, child: ChildSpec) -> CompiledChild:
+    """A child table's columns: the parent's key, the child's, others, the position, the system's."""
+    parents = [
+        _as_column(name, spec.columns[of].type)
+        for name, of in zip(child.parent_columns(spec.key), spec.key, strict=True)
+    ]
+    position = Column(POSITION, "integer", "int4")
+    by_position = child.key == (POSITION,)
+    own = () if by_position else child.key
+    others = [name for name in child.columns if name not in own]
+    columns = [_as_column(name, child.columns[name].type) for name in (*own, *others)]
+    columns.insert(0 if by_position else len(columns), position)
+    keys = len(parents) + len(child.key)
+    return CompiledChild(child, (*parents, *columns, *CHILD_SYSTEM_COLUMNS), len(parents), keys)
 
 
 def _as_column(name: str, of: ColumnType) -> Column:
@@ -155,15 +200,17 @@ def _column(spec: ColumnSpec, plan: str, outside: Outside, *, key: bool) -> Rule
 
 def needs_exact_numbers(spec: MappingSpec) -> bool:
     """Whether any rule looks at fractions; else records are read faster, with floats."""
-    types = [column.type for column in spec.columns.values()]
-    formats = [column.from_ for column in spec.columns.values()]
+    born = [column for child in spec.children.values() for column in child.columns.values()]
+    every = [*spec.columns.values(), *born]
+    types = [column.type for column in every]
+    formats = [column.from_ for column in every]
     if spec.revision.type is not None:
         types.append(spec.revision.type)
         formats.append(spec.revision.from_)
     return (
         any(one is not None for one in formats)
         or any(one.name not in _INEXACT for one in types)
-        or any(_looks_numbers_up(column) for column in spec.columns.values())
+        or any(_looks_numbers_up(column) for column in every)
         or any(_has_number(predicate) for predicate in (spec.where, spec.deleted))
     )
 

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apply.outcomes import RecordFault
-from schemas.definitions.mapping import MappingSpec
+from schemas.definitions.mapping import ChildSpec, MappingSpec
 from schemas.records import Observation
 
 Row = tuple[Any, ...]
 """Values in the order of `CompiledMapping.columns`, ready for psycopg's binary COPY."""
+Children = tuple[list[Row], ...]
+"""One record's rows of each child table, in the order of `CompiledChild.columns`."""
 Key = tuple[Any, ...]
 """Values of the key columns, in the order of `MappingSpec.key`."""
 
@@ -53,9 +55,20 @@ SYSTEM_COLUMNS: tuple[Column, ...] = (
 )
 """The last columns of every target table, in this order."""
 
+CHILD_SYSTEM_COLUMNS: tuple[Column, ...] = (
+    Column("_generation", "smallint", "int2"),
+    Column("_partition_id", "integer", "int4"),
+    Column("_offset", "bigint", "int8"),
+    Column("_index", "integer", "int4"),
+    Column("_mapping_version", "integer", "int4"),
+)
+"""The last columns of every child table: those of the parent's row that it was written with."""
+
 # Positions of system columns in a row, from its end.
 DELETED_AT, SOURCE_EPOCH, GENERATION, PARTITION_ID, OFFSET, INDEX = range(-11, -5)
 MAPPING_VERSION, DELETED, CONTENT_HASH, OBSERVED_AT, BEGAN = range(-5, 0)
+LINEAGE = slice(GENERATION, DELETED)
+"""The columns of a row that its children carry too: CHILD_SYSTEM_COLUMNS."""
 REVISION = -12
 """Position of `source_revision` from the end; only where the mapping has a revision."""
 
@@ -82,7 +95,9 @@ class Mapped:
     `outcomes` has one byte per record of this part: 0 where `rows` has a row whose `_index` is
     `first_index` + position, else final. `other_keys`: keys of records that became no row though
     their key is readable (quarantined, and ignored in a snapshot). `unreadable`: listed records
-    whose key cannot be read; one of them withholds the sweep of that snapshot.
+    whose key cannot be read; one of them withholds the sweep of that snapshot. `children`: by the
+    `_index` of a row, its rows of each child table in the order of `MappingSpec.children`; a row
+    without any is left out.
     """
 
     first_index: int
@@ -91,6 +106,7 @@ class Mapped:
     faults: list[RecordFault] = field(default_factory=list)
     other_keys: list[Key] = field(default_factory=list)
     unreadable: int = 0
+    children: dict[int, Children] = field(default_factory=dict)
 
     def listed_keys(self, key_count: int, *, changes: bool) -> list[Key]:
         """Keys that this page shows to exist, for the presence set of an open snapshot.
@@ -99,6 +115,36 @@ class Mapped:
         """
         shown = [row[:key_count] for row in self.rows if not (changes and row[DELETED])]
         return shown + self.other_keys
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledChild:
+    """One child table, ready to run.
+
+    `columns`: the parent's key, the child's own key, the other columns, `position` unless it is
+    the key, then CHILD_SYSTEM_COLUMNS. `parents` and `keys`: how many the first two are together
+    with what stands before them.
+    """
+
+    spec: ChildSpec
+    columns: tuple[Column, ...]
+    parents: int
+    keys: int
+
+    @property
+    def type_names(self) -> list[str]:
+        """What `Copy.set_types` wants, in column order."""
+        return [column.copy_type for column in self.columns]
+
+    @property
+    def parent_columns(self) -> tuple[Column, ...]:
+        """The columns with the parent's key, in order."""
+        return self.columns[: self.parents]
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        """The columns of the primary key, in order."""
+        return self.columns[: self.keys]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,6 +161,7 @@ class CompiledMapping:
     columns: tuple[Column, ...]
     key_positions: tuple[int, ...]
     mapper: Callable[[Observation, Place], Mapped]
+    children: tuple[CompiledChild, ...] = ()
 
     def map_page(self, observation: Observation, place: Place) -> Mapped:
         """Map all records of one observation. Never raises for what a record holds."""

@@ -22,6 +22,9 @@ MEANING: Mapping[str, str] = {
     "exception_missing": "a record is quarantined or retryable, and no exception holds its evidence",
     "exception_differs": "an exception and the outcome of its record contradict each other",
     "row_without_record": "a row names a record that is not an applied record of the log",
+    "child_of_another": "a row of a child table is not of the observation that its parent's row is of: "
+    "the set was not replaced with its parent",
+    "child_missing": "a set of child rows has holes: some were deleted by other hands",
     "key_twice": "a page key was written twice, and the second copy is no erasure's rewrite: "
     "the first copy may be lost by compaction",
     "wrong_key": "a record's key is not the key of its content: compaction may drop it wrongly",

@@ -16,6 +16,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 
 from ops.audit.checkpoints import SequenceJudge
+from ops.audit.children import child_tables, judge_children
 from ops.audit.coverage import judge_coverage
 from ops.audit.facts import Logged, Position, logged
 from ops.audit.findings import Findings
@@ -88,6 +89,8 @@ def audit(
         versions = sink.versions()
         for table, version in {v.table: v for v in versions if v.live}.items():
             report.rows[table] = judge_table(sink, version, versions, report.findings)
+        for child in list(child_tables(sink)):
+            report.rows[child.table] = judge_children(sink, child, report.findings)
         report.coverage = judge_coverage(
             sink.searched_by_marks(), sink.searched_by_coverage(), report.findings
         )

@@ -14,7 +14,8 @@ from apply.mapping.outside import UNUSED, Outside
 from apply.mapping.readable import readable_row
 from apply.mapping.types import DELETED, INDEX, CompiledMapping, Place
 from apply.outcomes import Outcome, RecordFault
-from schemas.definitions.mapping import MappingSpec, Personal
+from schemas.definitions.mapping import ChildSpec, MappingSpec, Personal
+from schemas.definitions.paths import EACH
 from schemas.keys import split_partition_id
 from schemas.records import Observation
 
@@ -36,7 +37,8 @@ class Refused:
 class Sample:
     """`outcomes`: how many records would become what; `faults`: reason and detail → how many.
 
-    `refused`: of the first few quarantined ones, key, reason and detail.
+    `refused`: of the first few quarantined ones, key, reason and detail. `children`: how many rows the
+    child tables would have; then each of `rows` ends with its outcome.
     """
 
     mapping: str
@@ -47,6 +49,7 @@ class Sample:
     faults: Counter[str] = field(default_factory=Counter)
     deleted: int = 0
     refused: list[Refused] = field(default_factory=list)
+    children: Counter[str] = field(default_factory=Counter)
     faults_max: int | None = None
 
     @property
@@ -63,7 +66,9 @@ def sample(
     Raises FunctionUnavailable or SecretUnavailable for what the mapping needs and is not there.
     """
     compiled = compile_mapping(spec, 0, outside)
-    found = Sample(spec.name, spec.version, columns=list(spec.columns)[:_COLUMNS])
+    columns = list(spec.columns)[:_COLUMNS]
+    found = Sample(spec.name, spec.version, columns=columns + ["outcome"] * bool(spec.children))
+    found.children.update({child.table: 0 for child in spec.children.values()})
     found.faults_max = spec.faults_max
     for observation in observations:
         tenant = split_partition_id(observation.partition_id)[2]
@@ -72,8 +77,13 @@ def sample(
             found.outcomes["applied" if byte == 0 else Outcome(byte).name.lower()] += 1
         for row in sorted(mapped.rows, key=lambda row: int(row[INDEX])):
             found.deleted += bool(row[DELETED])
+            sizes = [len(rows) for rows in mapped.children.get(row[INDEX], ())]
+            sizes = sizes or [0] * len(spec.children)
+            for child, size in zip(spec.children.values(), sizes, strict=True):
+                found.children[child.table] += size
             if len(found.rows) < _ROWS:
-                found.rows.append(_shown(compiled, found.columns, row))
+                outcome = [_outcome(spec, sizes)] if spec.children else []
+                found.rows.append(_shown(compiled, columns, row) + outcome)
         for fault in mapped.faults:
             found.faults[f"{fault.reason.value}: {fault.detail}"] += 1
             if len(found.refused) < _REFUSED:
@@ -92,6 +102,23 @@ def _refused(spec: MappingSpec, fault: RecordFault) -> Refused:
         fault.detail,
         column if column in spec.columns else None,
     )
+
+
+def _outcome(spec: MappingSpec, sizes: Sequence[int]) -> str:
+    """`applied, 2 lines`: a child's elements are called as the list that they stand in."""
+    counted = [
+        f"{size} {_word(child, size)}"
+        for child, size in zip(spec.children.values(), sizes, strict=True)
+    ]
+    return ", ".join(["applied", *counted])
+
+
+def _word(child: ChildSpec, number: int) -> str:
+    paths = [child.path.every, *(child.path.named or {}).values()]
+    steps = next(path.steps for path in paths if path is not None)
+    names = [step for step in steps[: steps.index(EACH)] if isinstance(step, str)]
+    word = names[-1] if names else child.name
+    return word.removesuffix("s") if number == 1 else word
 
 
 def _shown(compiled: CompiledMapping, columns: Sequence[str], row: tuple[object, ...]) -> list[str]:

@@ -163,7 +163,13 @@ def _source(
         "source": source.name,
         "file": source.file,
         "mappings": [
-            {"mapping": m.name, "file": m.file, "version": m.version, "table": m.table}
+            {
+                "mapping": m.name,
+                "file": m.file,
+                "version": m.version,
+                "table": m.table,
+                "children": [child.table for child in m.children.values()],
+            }
             for m in mappings
         ],
         "streams": [_stream(settings, loaded, source, stream, offline) for stream in source],
@@ -271,6 +277,7 @@ def _sample(found: Sample) -> dict[str, Any]:
         "version": found.version,
         "outcomes": dict(found.outcomes),
         "deleted": found.deleted,
+        "children": dict(found.children),
         "columns": found.columns,
         "rows": found.rows,
         "faults": dict(found.faults),
@@ -282,6 +289,7 @@ def _lines(told: dict[str, Any]) -> Iterator[str]:
     yield f"{told['file']:<26} valid"
     for mapping in told["mappings"]:
         where = f"mapping {mapping['mapping']}, v{mapping['version']}, table {mapping['table']}"
+        where += "".join(f" and {child}" for child in mapping["children"])
         yield f"{mapping['file']:<26} valid, {where}"
     for stream in told["streams"]:
         yield from _stream_lines(stream)
@@ -352,7 +360,8 @@ def _sample_lines(sample: dict[str, Any]) -> Iterator[str]:
         yield f"    {number} quarantined: {fault}"
     counts = ", ".join(f"{number} {name}" for name, number in sorted(sample["outcomes"].items()))
     gone = f" ({sample['deleted']} deleted)" if sample["deleted"] else ""
-    yield f"  {sample['mapping'] + ' would be':<24} {counts or 'nothing'}{gone}"
+    born = "".join(f"; {number} {table}" for table, number in sample["children"].items())
+    yield f"  {sample['mapping'] + ' would be':<24} {counts or 'nothing'}{gone}{born}"
     if sample["halts"]:
         yield "  its log partition would halt here: `faults` takes fewer in quarantine"
 

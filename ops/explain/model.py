@@ -68,7 +68,10 @@ class Sighting:
 
 @dataclass(slots=True)
 class Explanation:
-    """`row`: the row's columns as text where they may be shown, None if there is no row."""
+    """`row`: the row's columns as text where they may be shown, None if there is no row.
+
+    `children`: how many rows it has in each child table.
+    """
 
     table: str
     mapping: str
@@ -77,6 +80,7 @@ class Explanation:
     row: dict[str, str] | None
     sightings: list[Sighting] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    children: dict[str, int] = field(default_factory=dict)
 
     @property
     def unknown(self) -> bool:
@@ -90,6 +94,7 @@ class Explanation:
             "key": self.key,
             "partition_id": self.partition_id,
             "row": self.row,
+            "children": self.children,
             "observations": [sighting.to_json(raw=raw) for sighting in self.sightings],
             "notes": self.notes,
         }
@@ -101,6 +106,7 @@ class Explanation:
             lines.append("There is no such row.")
         else:
             lines += [f"  {name:<18} {value}" for name, value in self.row.items()]
+            lines += [f"  {name:<18} {number} rows" for name, number in self.children.items()]
         number = len(self.sightings)
         if not number:
             lines.append("No observation that is still in the log has this key.")

@@ -16,7 +16,7 @@ from ops.explain.model import OUTCOMES, Became, Explanation, Sighting
 from ops.explain.search import Search
 from ops.facts import log
 from schemas import codec
-from schemas.definitions.mapping import MappingSpec, Personal
+from schemas.definitions.mapping import PARENT_PREFIX, ChildSpec, MappingSpec, Personal
 from schemas.keys import partition_id
 from schemas.log.reader import PartitionReader
 from schemas.records import Observation
@@ -65,6 +65,7 @@ def explain(
         db.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         db.read_only = True
         row = _row(db, spec, key)
+        children = {child.table: _children(db, child, key) for child in spec.children.values()}
         generations = db.execute(
             "SELECT generation, first_offset FROM gapless.log_generation WHERE partition = %s"
             " ORDER BY generation",
@@ -82,6 +83,7 @@ def explain(
             found.sightings.append(seen)
     if row is not None:
         found.row = _shown(spec, row, raw)
+        found.children = children
     found.notes = _notes(row, found.sightings)
     return found
 
@@ -124,6 +126,18 @@ def _row(db: psycopg.Connection[Row], spec: MappingSpec, key: Mapping[str, str])
     )
     query = sql.SQL("SELECT * FROM {} WHERE {}").format(sql.Identifier("public", spec.table), match)
     return db.execute(query, dict(key)).fetchone()
+
+
+def _children(db: psycopg.Connection[Row], child: ChildSpec, key: Mapping[str, str]) -> int:
+    """How many rows of a child table belong to the row with this key."""
+    match = sql.SQL(" AND ").join(
+        sql.SQL("{}::text = {}").format(sql.Identifier(PARENT_PREFIX + name), sql.Placeholder(name))
+        for name in key
+    )
+    table = sql.Identifier("public", child.table)
+    query = sql.SQL("SELECT count(*) AS number FROM {} WHERE {}").format(table, match)
+    row = db.execute(query, dict(key)).fetchone()
+    return 0 if row is None else int(row["number"])
 
 
 def _outcome(db: psycopg.Connection[Row], mapping: str, seen: Sighting, first_index: int) -> None:

@@ -25,6 +25,7 @@ _UNBLOCKS: Mapping[str, str] = {
     "missing_privilege": "the privilege that the log of apply names",
     "missing_table": "gapless migrate",
     "missing_column": "gapless migrate",
+    "column_not_filled": "give that column of the table a default, or drop its NOT NULL",
     "wrong_password": "the password in GAPLESS_POSTGRES or PGPASSWORD of apply",
     "not_authorised": "a user that Postgres lets in, in GAPLESS_POSTGRES of apply",
     "missing_database": "the database that GAPLESS_POSTGRES of apply names",

@@ -57,8 +57,10 @@ def _members(value: object) -> dict[str, object]:
     assert dataclasses.is_dataclass(value)
     out: dict[str, object] = {}
     for field in dataclasses.fields(value):
-        member = getattr(value, field.name)
-        if member != field.default:
+        member, default = getattr(value, field.name), field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        if member != default:
             out[field.name] = canonical(member)
     return out
 

@@ -161,13 +161,11 @@ SCHEDULE: Final = Known(
 MAPPING: Final = Known(
     (
         "gapless", "mapping", "version", "from", "table", "key", "revision", "entity", "where",
-        "deleted", "absent", "absent_max", "columns", "events", "subjects", "incident", "keep",
+        "deleted", "absent", "absent_max", "columns", "children", "events", "subjects", "incident", "keep",
         "faults",
         "python",
     ),
-    {
-        "children": "Keep the list as a `jsonb` column of the parent.",
-    },
+    {},
     {"name": "Write `mapping:`.", "source": "Write `from: source/stream`.",
      "primary_key": "Write `key:`.", "fields": "Write `columns:`.", "filter": "Write `where:`."},
 )  # fmt: skip
@@ -176,6 +174,13 @@ INLINE_MAPPING: Final = Known(
     MAPPING.unsupported,
     MAPPING.advice,
 )
+CHILD: Final = Known(
+    ("path", "key", "columns", "table"),
+    advice={"primary_key": "Write `key:`.", "fields": "Write `columns:`.",
+            "revision": "The parent's decides: children are replaced with it, as a set.",
+            "children": "A child has none: keep the inner list as a `jsonb` column.",
+            "where": "Every element is a row; filter in SQL.", "name": "Write `table:`."},
+)  # fmt: skip
 REVISION: Final = Known(("path", "type", "kind", "from", "zone", "pattern"))
 COLUMN: Final = Known(
     (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from schemas.definitions import known_keys
 from schemas.definitions.fields import Fields
-from schemas.definitions.mapping import MappingSpec
+from schemas.definitions.mapping import ChildSpec, MappingSpec
 from schemas.definitions.problems import DefinitionError, Problem
 from schemas.definitions.read_mapping import read_mapping
 from schemas.definitions.read_source import check_version, read_source
@@ -181,6 +181,8 @@ class _Loader:
             self.claim(reader, f"mapping to the table {table.raw}", table)
         if spec is not None:
             self.mappings[name] = spec
+            for child in spec.children.values():
+                self.claim(reader, f"mapping to the table {child.table}", _table_of(fields, child))
 
     def claim(self, reader: Reader, what: str, at: Place) -> None:
         """Mappings and tables are named once over all files."""
@@ -188,6 +190,12 @@ class _Loader:
             reader.note(at, f"there is another {what}", f"It stands at {self.names[what]}.")
         else:
             self.names[what] = f"{reader.file}:{at.line}"
+
+
+def _table_of(fields: Fields, child: ChildSpec) -> Place:
+    """Where the table of a child is named."""
+    node = fields.node.get("children")
+    return node.entries[child.name] if isinstance(node, MapNode) else fields.node
 
 
 def _load(folder: Path, files: Iterable[Path]) -> Definitions:

@@ -1,11 +1,11 @@
 """What a mapping's definition says, frozen: a versioned rule from records to one table.
 
 `key` and `columns` are complete: where the source has tenants, `tenant_id` is in both. Absent on
-purpose: children, which the loader refuses by name.
+purpose: where functions and secrets are found.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -119,6 +119,31 @@ class PostSpec:
     auth: PostAuth | None = None
 
 
+POSITION = "position"
+"""The column of every child table that holds an element's index in its list, from 0."""
+PARENT_PREFIX = "parent_"
+"""What stands before the names of the parent's key columns in a child table."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """One child table: a row for each element of a list in the parent's entity.
+
+    Paths of `columns` start at the element. Beside them the table has the parent's key, each column
+    behind PARENT_PREFIX, and POSITION, which may be the `key` itself.
+    """
+
+    name: str
+    table: str
+    path: ByPlan[Path]  # root ENTITY or RECORD, with one EACH among the steps
+    key: tuple[str, ...]  # what tells two elements of one parent apart
+    columns: Mapping[str, ColumnSpec]
+
+    def parent_columns(self, parent_key: tuple[str, ...]) -> tuple[str, ...]:
+        """The names of the parent's key columns in this table."""
+        return tuple(PARENT_PREFIX + name for name in parent_key)
+
+
 @dataclass(frozen=True, slots=True)
 class EventsSpec:
     """Which changes of rows become events, and where they go: to a topic, or posted (topic None)."""
@@ -169,5 +194,6 @@ class MappingSpec:
     faults_max: int | None = None  # records in quarantine per log partition; None: any number
     incident: Mapping[str, object] | None = None  # roles to columns, as written
     python: FunctionSpec | None = None  # what it returns is the entity; `entity` says nothing then
+    children: Mapping[str, ChildSpec] = field(default_factory=dict)
     hash: str = ""  # fingerprint of all that rows depend on, but the version
     file: str = ""

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from schemas.definitions.children_checks import check_children, check_key_column, written
 from schemas.definitions.fields import Fields
-from schemas.definitions.mapping import MappingSpec, Personal
+from schemas.definitions.mapping import ColumnSpec, MappingSpec
 from schemas.definitions.problems import closest
 from schemas.definitions.reader import Place, Reader
 from schemas.definitions.source import SourceSpec
 from schemas.definitions.tree import MapNode
 
-_NO_KEYS: Final = ("jsonb", "real", "double precision")
 _ROLES: Final = ("time", "severity", "stage", "run", "tenant", "dataset", "terminal")
 
 
@@ -35,6 +35,7 @@ def check_mapping(
             "what the function returns is the entity",
             "Take `entity` out; a column reads the record itself at `$.path`.",
         )
+    check_children(reader, fields, spec)
     if fields.has("from") and spec.source:
         _check_source(reader, fields, spec, sources, what)
 
@@ -48,18 +49,7 @@ def _check_key(reader: Reader, fields: Fields, spec: MappingSpec) -> None:
         column = spec.columns.get(name)
         if column is None:
             continue
-        if column.type.name in _NO_KEYS or column.type.array:
-            reader.note(
-                at,
-                f"{column.type.sql} cannot be part of a key",
-                "Key a text, number, uuid or date.",
-            )
-        if column.personal is Personal.DROP:
-            reader.note(at, f"the key column {name} is dropped", "Write `personal: hash`.")
-        if column.default is not None:
-            reader.note(
-                at, f"a default of the key column {name} would join entities", "Take it out."
-            )
+        check_key_column(reader, at, name, column)
     if all(name in spec.columns and spec.columns[name].path is None for name in spec.key):
         reader.note(at, "all entities would have the same key", "Add a column with a path.")
 
@@ -118,9 +108,20 @@ def _check_source(
     revision = spec.revision.path
     if revision is not None and revision.named is not None:
         _check_plans(reader, fields.entry("revision"), revision.named, plans, f"revision of {what}")
-    for column in spec.columns.values():
+    _check_column_plans(reader, fields.node, spec.columns, plans, at)
+    for child, entry in written(fields, spec):
+        if child.path.named is not None:
+            _check_plans(reader, entry, child.path.named, plans, f"child {child.name}")
+        if isinstance(entry.value, MapNode):
+            _check_column_plans(reader, entry.value, child.columns, plans, entry)
+
+
+def _check_column_plans(
+    reader: Reader, holder: MapNode, columns: Mapping[str, ColumnSpec], plans: list[str], at: Place
+) -> None:
+    node = holder.get("columns")
+    for column in columns.values():
         if column.path is not None and column.path.named is not None:
-            node = fields.node.get("columns")
             place = node.entries[column.name] if isinstance(node, MapNode) else at
             _check_plans(reader, place, column.path.named, plans, f"column {column.name}")
 

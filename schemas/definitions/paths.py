@@ -179,7 +179,7 @@ def _steps(rest: str, text: str, first: bool = True, each: bool = False) -> tupl
                 )
             if EACH in steps:
                 raise NotationError(
-                    f'"{text}" has `[*]` twice', "A list of lists is no array column."
+                    f'"{text}" has `[*]` twice', "One list can be read, no list of lists."
                 )
             steps.append(EACH)
             at += 3

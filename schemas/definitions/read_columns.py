@@ -36,6 +36,26 @@ _PERSONAL: Final = {
 }
 
 
+def read_columns(reader: Reader, node: Node) -> dict[str, ColumnSpec]:
+    """The columns of a table, by name."""
+    out: dict[str, ColumnSpec] = {}
+    for entry in reader.map(node, "columns").entries.values():
+        column = reader.attempt(lambda entry=entry: read_column(reader, entry), None)  # type: ignore[misc]
+        if column is not None:
+            out[entry.key] = column
+    if not out and not reader.failed:
+        raise reader.refuse(node, "a table needs columns", "Write `id: text` below it.")
+    return out
+
+
+def read_key(reader: Reader, node: Node) -> tuple[str, ...]:
+    """The names of the columns that tell two rows apart."""
+    key = reader.list_of(reader.text)(node) if isinstance(node, ListNode) else (reader.text(node),)
+    if not key or len(set(key)) < len(key):
+        raise reader.refuse(node, "a key is one column or several different ones")
+    return key
+
+
 def read_column(reader: Reader, entry: Entry) -> ColumnSpec:
     """One column."""
     name = reader.check_sql_name(entry, entry.key)

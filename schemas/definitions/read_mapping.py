@@ -21,10 +21,12 @@ from schemas.definitions.mapping import (
 )
 from schemas.definitions.mapping_checks import check_mapping
 from schemas.definitions.paths import Path, parse_entity_path, parse_mapping_path
+from schemas.definitions.read_children import read_children
 from schemas.definitions.read_columns import (
     exact,
     read_by_plan,
-    read_column,
+    read_columns,
+    read_key,
     read_pattern,
     read_short,
 )
@@ -35,7 +37,7 @@ from schemas.definitions.read_predicate import read_predicate
 from schemas.definitions.reader import Reader
 from schemas.definitions.source import SourceSpec
 from schemas.definitions.times import parse_format, parse_zone
-from schemas.definitions.tree import ListNode, MapNode, Node, ScalarNode
+from schemas.definitions.tree import MapNode, Node, ScalarNode
 
 TENANT: Final = "tenant_id"
 _WHOLE: Final = parse_entity_path("$")
@@ -52,7 +54,7 @@ def read_mapping(
         "from", lambda node: _from(reader, node), ("", ""), "Write `from: source/stream`."
     )
     columns = fields.need(
-        "columns", lambda node: _columns(reader, node), {}, "Write `columns:` below it."
+        "columns", lambda node: read_columns(reader, node), {}, "Write `columns:` below it."
     )
     spec = MappingSpec(
         name=name,
@@ -62,7 +64,7 @@ def read_mapping(
         table=fields.need("table", reader.sql_name, "unread"),
         key=fields.need(
             "key",
-            lambda node: _key(reader, node),
+            lambda node: read_key(reader, node),
             (),
             "Name the column that tells two entities apart.",
         ),
@@ -73,6 +75,7 @@ def read_mapping(
             "Write where the provider's own order stands, such as `updated_at::timestamptz`, or `none`.",
         ),
         columns=columns,
+        children=fields.get("children", lambda node: read_children(reader, node), {}),
         entity=fields.get("entity", lambda node: _entity(reader, node), ByPlan(_WHOLE)),
         where=fields.get(
             "where", lambda node: read_predicate(reader, node, parse_mapping_path), None
@@ -120,24 +123,6 @@ def _from(reader: Reader, node: Node) -> tuple[str, str]:
     if not (slash and source and stream) or "/" in stream:
         raise reader.refuse(node, "a mapping reads one stream", "Write `from: source/stream`.")
     return source, stream
-
-
-def _columns(reader: Reader, node: Node) -> dict[str, ColumnSpec]:
-    out: dict[str, ColumnSpec] = {}
-    for entry in reader.map(node, "columns").entries.values():
-        column = reader.attempt(lambda entry=entry: read_column(reader, entry), None)  # type: ignore[misc]
-        if column is not None:
-            out[entry.key] = column
-    if not out and not reader.failed:
-        raise reader.refuse(node, "a table needs columns", "Write `id: text` below it.")
-    return out
-
-
-def _key(reader: Reader, node: Node) -> tuple[str, ...]:
-    key = reader.list_of(reader.text)(node) if isinstance(node, ListNode) else (reader.text(node),)
-    if not key or len(set(key)) < len(key):
-        raise reader.refuse(node, "a key is one column or several different ones")
-    return key
 
 
 def _with_tenant(spec: MappingSpec) -> MappingSpec:

@@ -39,8 +39,21 @@ def risks_of_mapping(spec: MappingSpec) -> tuple[str, ...]:
         if column.unknown is not Unknown.QUARANTINE
     ]
     out += [
-        f"{spec.name}.{column.name}: personal: hash without a key; whoever can guess a value can find it"
-        for column in spec.columns.values()
+        f"{spec.name}.{child.name}.{column.name}: unknown: {column.unknown.value};"
+        " new values pass without a word"
+        for child in spec.children.values()
+        for column in child.columns.values()
+        if column.unknown is not Unknown.QUARANTINE
+    ]
+    own = [(spec.name, column) for column in spec.columns.values()]
+    own += [
+        (f"{spec.name}.{child.name}", column)
+        for child in spec.children.values()
+        for column in child.columns.values()
+    ]
+    out += [
+        f"{where}.{column.name}: personal: hash without a key; whoever can guess a value can find it"
+        for where, column in own
         if column.personal is Personal.HASH and column.hash_key is None
     ]
     post = spec.events.post if spec.events is not None else None

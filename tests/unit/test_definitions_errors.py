@@ -186,6 +186,14 @@ def test_a_mistake_in_a_source(tmp_path: Path, old: str, new: str, message: str)
     assert found.sources == {}
 
 
+CHILD = """key: id
+children:
+  order_lines: {path: "lines[*]", key: n, columns: {n: integer, sku: text}}"""
+TWO = (
+    CHILD
+    + """
+  parts: {table: order_lines, path: "parts[*]", key: n, columns: {n: integer}}"""
+)
 MAPPING_MISTAKES = [
     ("version: 1", "version: 0", "0 is too small"),
     ("version: 1", "version: one", "Write digits only"),
@@ -201,7 +209,22 @@ MAPPING_MISTAKES = [
     ("revision: updated_at::timestamptz\n", "", "needs `revision:`"),
     ("revision: updated_at::timestamptz", "revision: {path: {interval: a}, type: text}", "plan snapshot"),
     ("key: id", "key: id\nentity: {interval: a, snapshot: $, cursor: b}", "a plan cursor"),
-    ("key: id", "key: id\nchildren: {}", "`children` is part of the language"),
+    ("key: id", "key: id\nchildren: {}", "no child table stands here"),
+    ("key: id", CHILD.replace('path: "lines[*]", ', ""), "child order_lines needs `path:`"),
+    ("key: id", CHILD.replace("key: n, ", ""), "child order_lines needs `key:`"),
+    ("key: id", CHILD.replace("lines[*]", "lines"), "Write `lines[*]` for the elements"),
+    ("key: id", CHILD.replace("lines[*]", "lines[*].parts[*]"), "has `[*]` twice"),
+    ("key: id", CHILD.replace('"lines[*]"', '{interval: "lines[*]"}'), "nothing for the plan snapshot"),
+    ("key: id", CHILD.replace("key: n", "key: no"), "child order_lines has no column no"),
+    ("key: id", CHILD.replace("n: integer", "n: real"), "real cannot be part of a key"),
+    ("key: id", CHILD.replace("n: integer", "n: {const: 1, type: integer}"), "or write `key: position`"),
+    ("key: id", CHILD.replace("n: integer", "n: {default: 1, type: integer}"), "would join entities"),
+    ("key: id", CHILD.replace("sku:", "position:"), "order_lines has a column position of its own"),
+    ("key: id", CHILD.replace("sku:", "parent_id:"), "order_lines has a column parent_id of its own"),
+    ("key: id", CHILD.replace("sku: text", "sku: {path: {keyset: a}, type: text}"), "a plan keyset"),
+    ("key: id", CHILD.replace("path:", "table: orders, path:"), "would fill orders, the mapping's own table"),
+    ("key: id", CHILD.replace("path:", "revision: a, path:"), "The parent's decides"),
+    ("key: id", TWO, "child parts would fill order_lines, the table of child order_lines"),
     ("key: id", "key: id\nkeep: {rows: 1d}", "`rows` is part of the language"),
     ("key: id", "key: id\nfaults: stop", "none of accept, halt"),
     ("key: id", "key: id\nfaults: {max: -1}", "-1 is too small"),

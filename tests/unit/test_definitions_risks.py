@@ -72,3 +72,12 @@ def test_an_hour_that_a_zone_has_twice(
     found = load(tmp_path, changed(SHOP, ("start: 2024-01-01", new)), None)
     assert found.errors == ()
     assert [("ambiguous" in one.message) for one in found.problems] == [True] * warned
+
+
+def test_a_risk_of_a_child_column_is_named(tmp_path: Path) -> None:
+    kept = "n: {type: text, values: [a], unknown: keep}"
+    children = f'key: id\nchildren: {{lines: {{path: "l[*]", key: n, columns: {{{kept}}}}}}}'
+    mapping = load(tmp_path, mapping=changed(ORDERS, ("key: id", children))).mappings["shop_orders"]
+    assert risks_of_mapping(mapping) == (
+        "shop_orders.lines.n: unknown: keep; new values pass without a word",
+    )

@@ -77,6 +77,8 @@ def test_what_loads_is_valid(file: Path) -> None:
         (changed(ORDERS, ("key: id", "key: id\npython: a.b")), "python: 'a.b' does not match"),
         (changed(ORDERS, ("key: id", "key: id\npython: {function: a:b, memory_max: 1}")), "memory_max: no such key"),
         (changed(ORDERS, ("  id: text", "  id: {path: id}")), ".columns.id: "),
+        (changed(ORDERS, ("key: id", "key: id\nchildren: {a: {key: n}}")), ".children.a: lacks path"),
+        (changed(ORDERS, ("key: id", "key: id\nchildren: {a: {where: n}}")), ".children.a.where: no such"),
     ],
     ids=lambda value: value if len(value) < 60 else "text",
 )  # fmt: skip

@@ -7,16 +7,19 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 from psycopg import sql
 
+from apply.children import ChildTables
 from apply.copy_form import RowForms, chunks
 from apply.fold import fold
 from apply.guard import upsert_sql
 from apply.mapping.compile import compile_mapping
 from apply.mapping.readable import readable_row
-from apply.mapping.types import CompiledMapping, Place, Row
+from apply.mapping.types import INDEX, LINEAGE, CompiledMapping, Place, Row
+from apply.share import Family
 from apply.sql_text import columns_sql, copy_sql, target_sql
 from apply.target_tables import migrate_table
 from ops.migrate import migrate
@@ -61,33 +64,63 @@ def _stage(connection: Connection, compiled: CompiledMapping, rows: list[Row]) -
             copy.write(piece)
 
 
-def _land(connection: Connection, compiled: CompiledMapping, rows: list[Row]) -> int:
+def _land(
+    connection: Connection,
+    compiled: CompiledMapping,
+    rows: list[Row],
+    families: dict[Row, Family] | None = None,
+) -> int:
     """Into the target, as the store does it. Returns how many rows were written."""
     _stage(connection, compiled, rows)
-    return len(connection.execute(upsert_sql(compiled, "stage").encode()).fetchall())
+    written = connection.execute(upsert_sql(compiled, "stage").encode()).fetchall()
+    tables = ChildTables(compiled, "stage")
+    connection.execute("DROP TABLE IF EXISTS pg_temp.stage_child_0, pg_temp.stage_child_1")
+    tables.prepare(connection)
+    tables.replace(connection, rows, families or {})
+    return len(written)
 
 
 def test_no_mapped_row_is_refused(connection: Connection) -> None:
     """Poison is found before SQL: whatever became a row, of any mapping, is stored."""
     dice = Random(7)
-    mapped = landed = 0
+    mapped = landed = born = 0
     for number in range(MAPPINGS):
         spec = replace(specs.spec(dice), name=f"m{number}", table=f"m{number}")
+        children = {
+            name: replace(one, table=f"m{number}_{name}") for name, one in spec.children.items()
+        }
+        spec = replace(spec, children=children)
         compiled = compile_mapping(spec, 1)
         rows: list[Row] = []
+        families: dict[Row, Family] = {}
         for offset in range(5):
-            observation = pages.page(dice, spec)
-            rows += compiled.map_page(observation, Place(1, 0, offset, "north", None)).rows
+            observation = msgspec.structs.replace(pages.page(dice, spec), original_offset=None)
+            found = compiled.map_page(observation, Place(1, 0, offset, "north", None))
+            rows += found.rows
+            for row in found.rows:
+                if row[INDEX] in found.children:
+                    families[row[LINEAGE]] = Family(found.children[row[INDEX]], None)
         if not rows:
             continue
         migrate_table(connection, spec)
         _stage(connection, compiled, rows)
         winners = fold(rows, compiled).winners
-        assert _land(connection, compiled, winners) == len(winners)
+        assert _land(connection, compiled, winners, families) == len(winners)
+        wanted = sum(
+            len(rows)
+            for row in winners
+            if row[LINEAGE] in families
+            for rows in families[row[LINEAGE]].rows
+        )
+        for child in spec.children.values():
+            count = connection.execute(f"SELECT count(*) FROM {child.table}".encode()).fetchall()
+            wanted -= count[0][0]
+            born += count[0][0]
+        assert wanted == 0
         mapped += len(rows)
         landed += len(winners)
         connection.commit()
-    assert (mapped > 300, landed > 60) == (True, True), (mapped, landed)
+    assert (mapped > 300, landed > 60, born > 60) == (True,) * 3, (mapped, landed, born)
 
 
 _EVERY = [

@@ -158,6 +158,7 @@ def test_what_would_change_stored_rows_is_refused(
     message = _refused(connection, folder.edit(old, new))
     assert words in message
     assert message.count("\n") >= 1, "it says what to write instead"
+    assert "longer than" in words or "gapless replay shop_orders --shadow" in message
     registered = connection.execute("SELECT max(version) FROM gapless.mapping_version").fetchone()
     assert registered == (1,), "nothing is registered if anything is refused"
 
@@ -168,6 +169,89 @@ def test_a_table_of_somebody_else_is_left_alone(connection: Connection, folder: 
     message = _refused(connection, folder.edit("version: 1", "version: 1"))
     assert "exists and was not made by Gapless" in message
     assert message.startswith("mappings/shop.yaml:5:8  ")
+
+
+_CHILDREN = """
+children:
+  order_lines:
+    path: lines[*]
+    key: line_no
+    columns: {line_no: integer, sku: text}
+"""
+
+
+def test_children_come_later_grow_and_stay(connection: Connection, folder: Folder) -> None:
+    _register(connection, folder.edit("version: 1", "version: 1"))
+    added = folder.edit("  updated_at: timestamptz\n", f"  updated_at: timestamptz{_CHILDREN}")
+    assert "; changed: +order_lines)" in _refused(connection, added)
+    assert _register(connection, folder.edit("version: 1", "version: 2"))[0] == (
+        "table order_lines created; `gapless replay shop_orders` fills it for the rows of orders"
+    )
+    key = connection.execute(
+        "SELECT pg_get_constraintdef(oid) FROM pg_constraint"
+        " WHERE conrelid = 'order_lines'::regclass AND contype = 'p'"
+    ).fetchone()
+    assert key == ("PRIMARY KEY (parent_id, parent_tenant_id, line_no)",)
+    folder.edit("version: 2", "version: 3")
+    wider = folder.edit("sku: text", "sku: text, price: numeric")
+    assert _register(connection, wider)[0] == "table order_lines has new columns: price"
+    folder.edit("version: 3", "version: 4")
+    assert _register(
+        connection, folder.edit(_CHILDREN.replace("sku: text", "sku: text, price: numeric"), "\n")
+    ) == [
+        "shop_orders version 4 registered",
+        "shop_orders version 3 retired",
+    ]
+    connection.execute("SELECT price FROM order_lines")
+
+
+def test_columns_of_other_hands_are_left_alone(connection: Connection, folder: Folder) -> None:
+    _register(connection, folder.edit("version: 1", f"version: 1{_CHILDREN}"))
+    for table in ("orders", "order_lines"):
+        connection.execute(f"ALTER TABLE {table} ADD COLUMN note text DEFAULT '-'".encode())
+    connection.commit()
+    folder.edit("status: text", "status: text\n  total: numeric")
+    done = _register(connection, folder.edit("version: 1", "version: 2"))
+    assert done[0] == "table orders has new columns: total"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("sku: text", "sku: integer", "column sku of order_lines is text, this child order_lines says integer"),
+        ("key: line_no", "key: [line_no, sku]", "order_lines has the key parent_id, parent_tenant_id, line_no"),
+    ],
+)  # fmt: skip
+def test_what_would_change_stored_children_is_refused(
+    connection: Connection, folder: Folder, old: str, new: str, words: str
+) -> None:
+    _register(connection, folder.edit("version: 1", f"version: 1{_CHILDREN}"))
+    folder.edit("version: 1", "version: 2")
+    message = _refused(connection, folder.edit(old, new))
+    assert words in message
+    assert "gapless replay shop_orders --shadow" in message
+    assert message.startswith("mappings/shop.yaml:5:"), "at the child"
+
+
+def test_a_table_of_somebody_else_gets_no_children(connection: Connection, folder: Folder) -> None:
+    connection.execute("CREATE TABLE order_lines (parent_id text PRIMARY KEY)")
+    connection.commit()
+    message = _refused(connection, folder.edit("version: 1", f"version: 1{_CHILDREN}"))
+    assert "order_lines exists and was not made by Gapless for this child order_lines" in message
+
+
+def test_a_child_table_of_another_mapping_is_not_shared(
+    connection: Connection, folder: Folder
+) -> None:
+    definitions = folder.edit("version: 1", f"version: 1{_CHILDREN}")
+    _register(connection, definitions)
+    spec = definitions.mappings["shop_orders"]
+    for taken in (
+        replace(spec, name="other", table="others"),
+        replace(spec, name="other", table="order_lines", children={}),
+    ):
+        message = _refused(connection, replace(definitions, mappings={"other": taken}))
+        assert "the table order_lines belongs to the mapping shop_orders" in message
 
 
 def test_two_mappings_do_not_share_a_table(connection: Connection, folder: Folder) -> None:

@@ -39,6 +39,7 @@ def test_explain_finds_superseded_records_too(deployment: Deployment) -> None:
     assert (first["pass"], first["page"], first["scope"]) == ("a", 1, f"{DAYS[0]}~{DAYS[1]}")
     assert first["fetched_at"].startswith("2024-01-07T00:00:00.05")
     assert found["row"]["status"] == "open"
+    assert found["children"] == {"order_lines": 2}
     assert "mail.example" not in str(found)
     shown = read(deployment.environment, "explain", "orders", "id=o-1", "--raw")
     assert "o-1@mail.example" in shown["observations"][0]["raw"]

@@ -40,6 +40,11 @@ columns:
   id: text
   status: {type: text, personal: false}
   email: {type: text, personal: keep}
+children:
+  order_lines:
+    path: lines[*]
+    key: line_no
+    columns: {line_no: integer}
 """
 SOURCE = """gapless: 1
 source: shop
@@ -59,8 +64,12 @@ CREATE TABLE public.orders (
   id text COLLATE "C", status text, email text, source_revision bigint, deleted_at timestamptz,
   _source_epoch int2, _generation int2, _partition_id int, _offset int8, _index int4,
   _mapping_version int4, _deleted bool, _content_hash int8, _observed_at timestamptz, _began int8,
-  PRIMARY KEY (id)) WITH (fillfactor = 80)
+  PRIMARY KEY (id)) WITH (fillfactor = 80);
+CREATE TABLE public.order_lines (
+  parent_id text COLLATE "C", line_no int, position int, _generation int2, _partition_id int,
+  _offset int8, _index int4, _mapping_version int4, PRIMARY KEY (parent_id, line_no))
 """
+DEFINITION = {"key": ["id"], "children": {"order_lines": {"table": "order_lines"}}}
 
 
 def micros(moment: datetime) -> int:
@@ -119,7 +128,8 @@ class Deployment:
             db.execute(
                 "INSERT INTO gapless.mapping_version"
                 " (mapping, version, hash, definition, source, stream, table_name, state)"
-                " VALUES ('orders', 1, 'h', '{}', 'shop', 'orders', 'orders', 'live')"
+                " VALUES ('orders', 1, 'h', %s, 'shop', 'orders', 'orders', 'live')",
+                (Jsonb(DEFINITION),),
             )
             source, stream, tenant = split_partition_id(OWNER)
             db.execute(
@@ -220,6 +230,10 @@ class Deployment:
                 " VALUES (%s, 'open', 'x@mail.example', %s, 0, 0, 1, %s, %s, 1, false)",
                 (name, revision, offset, index),
             )
+        db.execute(
+            "INSERT INTO order_lines SELECT id, n + 10, n, _generation, _partition_id, _offset,"
+            " _index, _mapping_version FROM orders, generate_series(0, 1) n WHERE id <> 'o-2'"
+        )
         db.execute(
             'INSERT INTO gapless.exception (mapping_version, partition, generation, "offset", index,'
             " partition_id, plan, scope, original_offset, key, state, reason, detail, raw,"

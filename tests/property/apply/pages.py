@@ -6,10 +6,11 @@ import json
 from random import Random
 from typing import Literal
 
-from schemas.definitions.mapping import ColumnSpec, MappingSpec
-from schemas.definitions.paths import Path, Root, Step
+from schemas.definitions.mapping import ChildSpec, ColumnSpec, MappingSpec
+from schemas.definitions.paths import EACH, Path, Root, Step
 from schemas.definitions.times import TimeKind
 from schemas.records import MissingRecord, Observation
+from tests.property.apply.specs import aside
 
 Tree = dict[str, object] | list[object] | str | None
 """Scalars stand as the JSON text that they are written as, so that nothing reads numbers."""
@@ -86,7 +87,49 @@ def record(dice: Random, spec: MappingSpec) -> bytes:
     revision = spec.revision.path.of("interval") if spec.revision.path is not None else None
     if revision is not None and spec.revision.type is not None:
         _place(tree, _steps(revision, inner), dice.choice(_FITTING[spec.revision.type.name]))
+    for child in spec.children.values():
+        _add_list(aside(dice), tree, child, inner)
     return _poison(dice, _write(dice, tree).encode())
+
+
+def _add_list(
+    dice: Random, tree: dict[str, object], child: ChildSpec, entity: tuple[Step, ...]
+) -> None:
+    """The list that a child table is made of; rarely something else, or nothing."""
+    path = child.path.of("interval")
+    if path is None or dice.random() < 0.1:
+        return
+    at = path.steps.index(EACH)
+    elements: list[object] = []
+    for _ in range(dice.choice([0, 1, 2, 3, 7])):
+        element: dict[str, object] = {}
+        for column in child.columns.values():
+            for one in (column.path.of("interval") or ()) if column.path is not None else ():
+                value = dice.choice(_FITTING[column.type.name])
+                if column.name in child.key and dice.random() < 0.7:
+                    value = _distinct(column, len(elements))
+                if column.type.array and not one.path.has_each:
+                    value = f"[{value}]"
+                _place(element, _steps(one.path, ()), value)
+        inside: object = element
+        for step in reversed(path.steps[at + 1 :]):
+            inside = {step: inside}
+        elements.append(inside if dice.random() < 0.995 else _scalar(dice))
+    start = _steps(Path(path.root, path.steps[:at], path.text), entity)
+    _place(tree, start, elements if dice.random() < 0.98 else _scalar(dice))
+
+
+def _distinct(column: ColumnSpec, number: int) -> str:
+    """A value that no other element of the list has."""
+    if column.from_ is not None:
+        return _fitting(Random(0), column)
+    texts = {
+        "text": f'"t{number}"', "char": f'"c{number}"', "bigint": str(number),
+        "numeric": f"{number}.50", "date": f'"2024-03-0{number + 1}"',
+        "uuid": f'"7f2c1e0a-0b1c-4d2e-8f3a-00000000000{number}"',
+        "timestamptz": f'"2024-03-01T08:12:3{number}Z"',
+    }  # fmt: skip
+    return texts.get(column.type.name) or "true"
 
 
 def _fitting(dice: Random, column: ColumnSpec) -> str:
@@ -103,7 +146,7 @@ def _steps(path: Path, entity: tuple[Step, ...]) -> tuple[Step, ...]:
     return (*entity, *path.steps) if path.root is Root.ENTITY else path.steps
 
 
-def _place(tree: dict[str, object], steps: tuple[Step, ...], value: str) -> None:
+def _place(tree: dict[str, object], steps: tuple[Step, ...], value: object) -> None:
     """Put a value where the steps lead, over what stands in the way."""
     holder: object = tree
     for at, step in enumerate(steps):

@@ -8,8 +8,10 @@ from typing import Any
 
 from schemas.definitions.column_types import NUMBERS, TEXTS, TIMES, ColumnType, parse_type
 from schemas.definitions.mapping import (
+    POSITION,
     Alternative,
     ByPlan,
+    ChildSpec,
     ColumnSpec,
     MappingSpec,
     Personal,
@@ -28,6 +30,8 @@ TYPES = (
     "numeric(6,2)", "real", "double precision", "boolean", "timestamptz", "date", "uuid", "jsonb",
     "text[]", "integer[]", "timestamptz[]", "uuid[]",
 )  # fmt: skip
+TIMED = (parse_type("timestamptz"), parse_type("timestamptz[]"))
+CHILD_PATHS = ("lines[*]", "lines[*]", "$.f.lines[*]", "f.lines[*]", "more[*].inner")
 KEY_TYPES = ("text", "char(3)", "bigint", "numeric(6,2)", "uuid", "date", "timestamptz", "boolean")
 FORMATS = ("unix_s", "unix_ms", "%Y-%m-%d %H:%M:%S")
 
@@ -45,7 +49,38 @@ def spec(dice: Random) -> MappingSpec:
         entity=ByPlan(entity) if dice.random() < 0.9 else ByPlan(named={"interval": entity}),
         where=predicate(dice) if dice.random() < 0.2 else None,
         deleted=predicate(dice) if dice.random() < 0.2 else None,
+        children=_children(aside(dice)),
     )  # fmt: skip
+
+
+def aside(dice: Random) -> Random:
+    """Dice of its own, so that what these seeds were chosen to reach is still reached."""
+    return Random(hash(dice.getstate()[1]))
+
+
+def _children(dice: Random) -> dict[str, ChildSpec]:
+    """Up to two child tables, each with a key of its own or by position."""
+    names = [f"child{number}" for number in range(dice.choice([0, 0, 1, 1, 2]))]
+    return {name: _child(dice, name) for name in names}
+
+
+def _child(dice: Random, name: str) -> ChildSpec:
+    path = parse_mapping_path(dice.choice(CHILD_PATHS), each=True)
+    keys = ["n1", "n2"][: dice.randint(0, 2)]
+    columns = {one: _of_child(dice, one, key=True) for one in keys}
+    for number in range(0 if keys and dice.random() < 0.2 else dice.randint(1, 2)):
+        columns[f"w{number}"] = _of_child(dice, f"w{number}", key=False)
+    paths = ByPlan(path) if dice.random() < 0.9 else ByPlan(named={"interval": path})
+    return ChildSpec(name, f"rows_{name}", paths, tuple(keys) or (POSITION,), columns)
+
+
+def _of_child(dice: Random, name: str, *, key: bool) -> ColumnSpec:
+    """Mostly a plain column, since one fault of a child is one of its record."""
+    if dice.random() < 0.3:
+        return column(dice, name, key=key)
+    of = parse_type(dice.choice(KEY_TYPES[:4] if key else TYPES))
+    own = Alternative(parse_mapping_path(name))
+    return ColumnSpec(name, of, ByPlan((own,)), required=key, zone="UTC" if of in TIMED else None)
 
 
 def _revision(dice: Random) -> RevisionSpec:
@@ -99,11 +134,10 @@ def _alternative(dice: Random, of: ColumnType, own: str) -> Alternative:
         )
     pattern = dice.choice(["^([0-9]+)-?", "(a)|b"]) if dice.random() < 0.1 else None
     path = own if dice.random() < 0.7 else dice.choice(PATHS)
-    # of texts only, since before anything else it would mostly be a fault; with dice of its own, so
-    # that what these seeds were chosen to reach is still reached
-    aside = Random(hash(dice.getstate()[1]))
-    prefixed = of == ColumnType("text") and aside.random() < 0.2
-    prefix = aside.choice(["1", "n-"]) if prefixed else None
+    # of texts only, since before anything else it would mostly be a fault
+    other = aside(dice)
+    prefixed = of == ColumnType("text") and other.random() < 0.2
+    prefix = other.choice(["1", "n-"]) if prefixed else None
     return Alternative(parse_mapping_path(path), pattern, prefix)
 
 

@@ -43,6 +43,7 @@ def _said(mapped: Mapped) -> dict[str, Any]:
         "rows": [repr(row) for row in sorted(mapped.rows, key=lambda row: row[INDEX])],
         "faults": [repr(fault) for fault in mapped.faults],
         "other_keys": [repr(key) for key in mapped.other_keys],
+        "children": {at: repr(rows) for at, rows in sorted(mapped.children.items())},
         "unreadable": mapped.unreadable,
         "first_index": mapped.first_index,
     }
@@ -135,17 +136,19 @@ def _members(records: list[bytes]) -> Iterator[str]:
 def test_random_pages_reach_rows_and_most_faults() -> None:
     """Without this the comparison above might compare nothing."""
     reached: Counter[str] = Counter()
-    for seed in range(400):
+    for seed in range(500):
         dice = Random(seed)
         of = specs.spec(dice)
         fast, _ = _both(of, pages.page(dice, of))
         reached["row"] += len(fast.rows)
+        reached["child"] += sum(len(rows) for of in fast.children.values() for rows in of)
         reached.update(fault.reason.value for fault in fast.faults)
         reached["ignored"] += fast.outcomes.count(3)
     assert reached["row"] > 300, reached
+    assert reached["child"] > 200, reached
     wanted = {
         "unreadable", "not_an_object", "missing_key", "missing_revision", "missing_value",
-        "wrong_type", "out_of_range", "too_long", "nul", "no_match", "unknown_value", "bad_time",
+        "duplicate_child", "wrong_type", "out_of_range", "too_long", "nul", "no_match", "unknown_value", "bad_time",
         "naive_time", "oversized", "unsplittable", "ignored",
     }  # fmt: skip
     assert wanted <= {name for name, count in reached.items() if count}, reached

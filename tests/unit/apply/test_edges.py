@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import threading
 from importlib import resources
+from types import SimpleNamespace
+from typing import Any
 
 import psycopg
 import pytest
 
 from apply.batch import Batch
-from apply.faults import SinkFault, refusal, sink_fault
+from apply.faults import SinkFault, check_filled, refusal, sink_fault
 from apply.inbox import Assigned, Inbox, Stopped
 from apply.listings import KnownSnapshot, Listings
 from apply.outcomes import Outcome, Reason
@@ -75,6 +77,28 @@ def test_a_records_fault(error: type[psycopg.Error], reason: Reason, outcome: Ou
 def test_the_sinks_trouble_is_no_records_fault(error: type[Exception], reason: str) -> None:
     assert refusal(error("x")) is None
     assert sink_fault(error("x")).reason == reason
+
+
+class _NotNull(psycopg.errors.NotNullViolation):
+    """As the server says it of the column `owner` of `orders`."""
+
+    @property
+    def diag(self) -> Any:
+        return SimpleNamespace(table_name="orders", column_name="owner")
+
+
+@pytest.mark.parametrize(
+    "filled", [{"orders": {"id", "owner"}}, {"other": {"id"}}, {}], ids=["mapped", "other", "none"]
+)
+def test_a_null_in_a_mapped_column_is_the_records_fault(filled: dict[str, set[str]]) -> None:
+    check_filled(_NotNull("x"), filled)
+
+
+def test_a_column_that_nobody_fills_is_the_sinks_trouble() -> None:
+    check_filled(psycopg.errors.CheckViolation("x"), {"orders": {"id"}})
+    with pytest.raises(SinkFault, match="column owner of orders is NOT NULL") as caught:
+        check_filled(_NotNull("x"), {"orders": {"id"}})
+    assert caught.value.reason == "column_not_filled"
 
 
 def test_a_sink_fault_stays_what_it_is() -> None:
