@@ -86,7 +86,7 @@ class Chores:
             _log.info("goes on: its faults were decided about", partition=partition)
 
     def _sweep(self, store: Store) -> None:
-        asked = {"partitions": sorted(store.positions)}
+        asked = {"partitions": sorted(store.positions), "beside": None}
         released = store.connection.execute(_SNAPSHOTS["released"], asked).fetchall()
         for number, partition_id, partition, snapshot in released:
             released_one = _Released(store, number, partition, snapshot)

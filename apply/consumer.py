@@ -80,12 +80,10 @@ class Reader:
         *,
         hit: Hit,
         role: str = "apply",
-        pause_s: float = 0.0,
     ) -> None:
-        """`pause_s`: rest after every poll, so that a replay leaves room for live work."""
         self._topic = settings.observations
         self._records = settings.batch_records
-        self._decoder, self._inbox, self._hit, self._pause_s = decoder, inbox, hit, pause_s
+        self._decoder, self._inbox, self._hit = decoder, inbox, hit
         self._topic_gone = threading.Event()
         self._properties = {**config.reader(settings, role), "error_cb": self._told}
         self._consumer = Consumer(self._properties)
@@ -167,8 +165,6 @@ class Reader:
                 self._cut(drained=True)
         elif not messages:
             self._pass_markers()
-        if messages:
-            self._stop.wait(self._pause_s)
 
     def _obey(self) -> None:
         while True:

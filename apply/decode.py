@@ -34,11 +34,15 @@ FOREIGN_PLAN = "foreign"
 class Decoder:
     """Decodes and maps the records of one pipeline. Used by one thread."""
 
-    def __init__(self, mappings: Mappings, resolve: Resolve, *, unmapped: bool) -> None:
-        """`unmapped`: streams without a mapping get ledger rows too (the live pipeline)."""
+    def __init__(
+        self, mappings: Mappings, resolve: Resolve, *, unmapped: bool, only: str | None = None
+    ) -> None:
+        """`unmapped`: streams without a mapping get ledger rows too (the live pipeline). `only`: the
+        one partition id whose pages count (a replay of one tenant)."""
         self._mappings = mappings
         self._resolve = resolve
         self._unmapped = unmapped
+        self._only = only
         every = [compiled for of in mappings.values() for compiled in of]
         self._forms = {compiled: RowForms(compiled).form_all for compiled in every}
         self._child_forms = {one: ChildForms(one).form for one in every if one.children}
@@ -120,10 +124,9 @@ class Decoder:
         found = self._streams.get(partition_id)
         if found is None:
             source, stream, tenant = keys.split_partition_id(partition_id)
-            found = self._streams[partition_id] = (
-                self._mappings.get((source, stream), ()),
-                tenant,
-            )
+            counts = self._only is None or partition_id == self._only
+            mappings = self._mappings.get((source, stream), ()) if counts else ()
+            found = self._streams[partition_id] = (mappings, tenant)
         return found
 
     def killer(self, record: LogRecord, generation: int) -> PageWork | None:

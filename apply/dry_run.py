@@ -1,155 +1,154 @@
-"""What a replay would change, counted without changing it.
+"""What a replay would change, told without changing it.
 
-Folds the log into a temporary table by the guard itself, then compares slice by slice: each slice
-is upserted for real, looked at and rolled back. What only constraints refuse is not foreseen.
+Folds the log into temporary tables by the very statements of the sink, then holds those against the
+live table. Writes nothing else, so it needs to read and to make temporary tables, no more; what
+only constraints refuse is not foreseen.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections import Counter
+from dataclasses import replace
 
 from apply.barrier import barrier
 from apply.batch import Batch, Part
 from apply.fold import fold, split_barred
-from apply.guard import upsert_sql
-from apply.mapping.types import CompiledMapping
-from apply.outcomes import Outcome
+from apply.mapping.types import CompiledMapping, Mapped, Row
+from apply.outcomes import PENDING, Outcome
 from apply.queries import load
+from apply.replay_diff import by_hash, compare, missing, needs_shadow, sides
+from apply.replay_report import Diff, ReplayReport
 from apply.rows import Target
+from apply.scope import Scope
 from apply.share import shares
 from apply.sink import Connection
-from apply.sql_text import columns_sql, copy_sql, equal_sql, quote, target_sql
+from apply.sql_text import copy_sql, target_sql
+from apply.target_tables import create_table_sql
 
 _SQL = load("replay")
-_SHADOW, _NUMBERED, _BEFORE = "replay_shadow", "replay_numbered", "replay_before"
-_NUMBER = "_replay_number"
-_SLICE = 5_000
+_SCRATCH = "pg_temp"
+_PAGES = "replay_pages"
 
 
-class Tally(Protocol):
-    """Where the counts go: the replay's report."""
+class KnownNumbers:
+    """Numbers of partition ids as they are; one that is not known yet gets a negative one."""
 
-    outcomes: list[int]
-    added: int
-    changed: int
-    unchanged: int
-    changed_columns: dict[str, int]
-    newly_failing: int
-    healed: int
+    def __init__(self, connection: Connection) -> None:
+        self._numbers: dict[str, int] = dict(connection.execute(_SQL["numbers"]).fetchall())
+
+    def number(self, text: str, _partition: int) -> int:
+        return self._numbers.setdefault(text, -len(self._numbers) - 1)
 
 
 class DryRun:
-    """One rehearsal on one connection."""
+    """One rehearsal on one connection. `compiled` may be of a version that nobody has registered."""
 
-    def __init__(self, connection: Connection, compiled: CompiledMapping, tally: Tally) -> None:
-        self._connection, self._compiled, self._tally = connection, compiled, tally
-        self._target = Target(compiled)
+    def __init__(
+        self,
+        connection: Connection,
+        compiled: CompiledMapping,
+        report: ReplayReport,
+        *,
+        live_version: int,
+    ) -> None:
+        """`live_version`: whose sweeps count."""
+        self._connection, self._report = connection, report
+        self._live, self._live_version = compiled.spec, live_version
+        self._compiled = replace(compiled, spec=replace(compiled.spec, schema=_SCRATCH))
+        self._target = Target(self._compiled)
+        self._failing: Counter[str] = Counter()
+        self._healed: Counter[str] = Counter()
+        by_hash(connection)
+        for statement in create_table_sql(self._compiled.spec):
+            connection.execute(statement.encode())
         self._target.prepare(connection)
-        columns, keys = columns_sql(compiled.columns), columns_sql(compiled.key_columns)
-        table = target_sql(compiled.spec)
-        connection.execute(
-            f"CREATE TEMPORARY TABLE {_SHADOW} AS SELECT {columns} FROM {table} WITH NO DATA".encode()
-        )
-        connection.execute(f"ALTER TABLE {_SHADOW} ADD PRIMARY KEY ({keys})".encode())
-        # the very statement of the sink, only into the temporary table
-        self._into_shadow = upsert_sql(compiled, self._target.stage).replace(table, _SHADOW)
+        connection.execute(_SQL["stage_pages"])
+        report.why_shadow = needs_shadow(connection, self._compiled.spec, self._live)
+        report.how = "shadow" if report.why_shadow else "in_place"
 
     def take(self, batch: Batch) -> None:
-        """Fold one batch into the temporary table; count outcomes that need no table."""
+        """Fold one batch into the temporary table; count what needs no table."""
+        outcomes = self._report.outcomes
         with self._connection.transaction():
             for share in shares(batch):
                 numbers = [page.partition_id_no for page, _ in share.works]
-                found = barrier(self._connection, numbers, self._compiled.version_id)
+                found = barrier(self._connection, numbers, self._live_version)
                 rows, barred = split_barred(share.rows(), found.swept)
-                folded = fold(rows, self._compiled)
-                self._stage(self._connection, folded.winners)
-                self._connection.execute(self._into_shadow.encode())
-                beaten = len(barred) + len(folded.losers)
-                self._tally.outcomes[Outcome.SUPERSEDED - 1] += beaten
-                self._tally.outcomes[Outcome.APPLIED - 1] += len(rows) + len(barred) - beaten
+                beaten, waiting = len(barred), rows
+                while waiting:
+                    folded = fold(waiting, self._compiled)
+                    self._upsert(folded.winners)
+                    beaten += len(folded.losers)
+                    waiting = folded.contested
+                outcomes[Outcome.SUPERSEDED - 1] += beaten
+                outcomes[Outcome.APPLIED - 1] += len(rows) + len(barred) - beaten
+            self._remember(batch)
         for part in batch.parts:
-            self._failing(part)
+            self._judge(part)
 
-    def _stage(self, connection: Connection, rows: list[tuple[object, ...]]) -> None:
-        with connection.cursor().copy(
-            copy_sql(self._compiled, self._target.stage).encode()
-        ) as copy:
+    def _upsert(self, rows: list[Row]) -> None:
+        statement = copy_sql(self._compiled, self._target.stage)
+        with self._connection.cursor().copy(statement.encode()) as copy:
             copy.set_types(self._compiled.type_names)
             for row in rows:
                 copy.write_row(row)
+        self._connection.execute(self._target.upsert_counted.encode())
+        self._target.empty(self._connection)
 
-    def _failing(self, part: Part) -> None:
-        """Records that fail under this version, against those that fail under an older one."""
-        now: set[tuple[int, int]] = set()
+    def _remember(self, batch: Batch) -> None:
+        """What became of the records of every page, so that a missing row can be explained."""
+        statement = f"COPY {_PAGES} FROM STDIN (FORMAT BINARY)".encode()
+        with self._connection.cursor().copy(statement) as copy:
+            copy.set_types(["int4", "int2", "int8", "int4", "bytea"])
+            for page in batch.pages():
+                for work in page.works:
+                    first, outcomes = work.mapped.first_index, bytes(work.mapped.outcomes)
+                    where = (page.partition_id_no, page.generation, page.original_offset)
+                    copy.write_row((*where, first, outcomes))
+
+    def _judge(self, part: Part) -> None:
+        """Records that fail under this version, against those that are open exceptions now."""
+        failing: dict[tuple[int, int], str] = {}
+        becomes: dict[int, Mapped] = {}
         for page in part.pages:
             for work in page.works:
-                now |= {(page.offset, fault.index) for fault in work.mapped.faults}
+                becomes[page.offset] = work.mapped
+                failing |= {
+                    (page.offset, one.index): one.reason.value for one in work.mapped.faults
+                }
                 for outcome in Outcome:
-                    self._tally.outcomes[outcome - 1] += work.mapped.outcomes.count(outcome.value)
-        offsets = [page.offset for page in part.pages]
-        if not offsets:
-            return
+                    count = work.mapped.outcomes.count(outcome.value)
+                    self._report.outcomes[outcome - 1] += count
         asked = {
-            "mapping_version": self._compiled.version_id, "partition": part.partition,
-            "generation": part.generation, "offsets": offsets,
+            "mapping": self._live.name, "version": self._live.version, "partition": part.partition,
+            "generation": part.generation, "offsets": list(becomes),
         }  # fmt: skip
-        rows = self._connection.execute(_SQL["known_exceptions"], asked)
-        before = {(offset, index) for offset, index in rows}
-        self._tally.newly_failing += len(now - before)
-        self._tally.healed += len(before - now)
+        known = set()
+        for offset, index, reason in self._connection.execute(_SQL["known_exceptions"], asked):
+            known.add((offset, index))
+            mapped = becomes[offset]
+            if mapped.outcomes[index - mapped.first_index] == PENDING:
+                self._healed[reason] += 1
+        self._failing.update(reason for at, reason in failing.items() if at not in known)
 
-    def compare(self) -> None:
-        """Hold the folded rows against the table."""
-        keys = columns_sql(self._compiled.key_columns)
-        self._connection.execute(
-            (
-                f"CREATE TEMPORARY TABLE {_NUMBERED} AS SELECT *, row_number() OVER (ORDER BY {keys})"
-                f" AS {_NUMBER} FROM {_SHADOW}"
-            ).encode()
-        )
-        self._connection.execute(f"CREATE INDEX ON {_NUMBERED} ({_NUMBER})".encode())
-        first, moved = 1, _SLICE
-        while moved == _SLICE:
-            with self._connection.transaction(force_rollback=True):
-                moved = self._next_slice(first)
-                self._compare_slice()
-            first += _SLICE
-
-    def _next_slice(self, first: int) -> int:
-        columns = columns_sql(self._compiled.columns)
-        statement = (
-            f"INSERT INTO {quote(self._target.stage)} ({columns}) SELECT {columns} FROM {_NUMBERED}"
-            f" WHERE {_NUMBER} BETWEEN %s AND %s"
-        )
-        return self._connection.execute(statement.encode(), [first, first + _SLICE - 1]).rowcount
-
-    def _compare_slice(self) -> None:
-        connection, compiled, stage = self._connection, self._compiled, quote(self._target.stage)
-        table, keys = target_sql(compiled.spec), compiled.key_columns
-        connection.execute(
-            (
-                f"CREATE TEMPORARY TABLE {_BEFORE} AS SELECT t.* FROM {stage} n JOIN {table} t"
-                f" ON {equal_sql(compiled, 'n', 't')}"
-            ).encode()
-        )
-        connection.execute(f"ALTER TABLE {_BEFORE} ADD PRIMARY KEY ({columns_sql(keys)})".encode())
-        connection.execute(self._target.upsert.encode())
-        compared = [n for n in compiled.spec.columns if n not in compiled.spec.key]
-        differs = [f"t.{quote(n)} IS DISTINCT FROM b.{quote(n)}" for n in (*compared, "_deleted")]
-        there = f"b.{quote(keys[0].name)} IS NOT NULL"
-        counts = ", ".join(f"count(*) FILTER (WHERE {there} AND {one})" for one in differs)
-        row = connection.execute(
-            (
-                f"SELECT count(*) FILTER (WHERE NOT ({there})),"
-                f" count(*) FILTER (WHERE {there} AND ({' OR '.join(differs)})), count(*), {counts}"
-                f" FROM {stage} n JOIN {table} t ON {equal_sql(compiled, 'n', 't')}"
-                f" LEFT JOIN {_BEFORE} b ON {equal_sql(compiled, 'n', 'b')}"
-            ).encode()
-        ).fetchone()
-        assert row is not None
-        self._tally.added += row[0]
-        self._tally.changed += row[1]
-        self._tally.unchanged += row[2] - row[0] - row[1]
-        for name, count in zip((*compared, "deleted"), row[3:], strict=True):
-            if count:
-                self._tally.changed_columns[name] = self._tally.changed_columns.get(name, 0) + count
+    def compare(self, scope: Scope) -> Diff:
+        """Hold the folded rows against the live table."""
+        connection, diff = self._connection, Diff()
+        connection.execute(_SQL["index_pages"])
+        for table in (_PAGES, target_sql(self._compiled.spec)):
+            connection.execute(f"ANALYZE {table}".encode())
+        of = sides(connection, self._compiled, self._live, guarded=not self._report.why_shadow)
+        if isinstance(of, str):
+            diff.incomparable = of
+            row = connection.execute(
+                f'SELECT count(*) FROM {target_sql(self._compiled.spec)} WHERE NOT "_deleted"'.encode()
+            ).fetchone()
+            diff.added = row[0] if row else 0
+        else:
+            compare(connection, of, diff)
+            if scope.since is None and scope.start is None:
+                only = scope.partition_id(self._live.source, self._live.stream)
+                missing(connection, of, diff, pages=_PAGES, only=only)
+        diff.newly_quarantined = dict(self._failing.most_common())
+        diff.healed = dict(self._healed.most_common())
+        return diff

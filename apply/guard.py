@@ -115,7 +115,7 @@ def upsert_sql(compiled: CompiledMapping, temp: str) -> str:
         f"INSERT INTO {target_sql(compiled.spec)} AS t ({listed})\n"
         f"SELECT {listed} FROM {quote(temp)} ORDER BY {key}\n"
         f"ON CONFLICT ({key}) DO UPDATE SET {', '.join(changes)}\n"
-        f"WHERE {_guard_sql(compiled.spec.revision.kind)}\n"
+        f"WHERE {guard_sql(compiled.spec.revision.kind)}\n"
         'RETURNING t."_partition_id", t."_offset", t."_index", (t.xmax = 0) AS inserted'
     )
 
@@ -138,7 +138,8 @@ def _below_sql(one: str, other: str) -> str:
     )
 
 
-def _guard_sql(kind: RevisionKind) -> str:
+def guard_sql(kind: RevisionKind) -> str:
+    """Whether a row `excluded` replaces a row `t` of its key; also for a SELECT over such aliases."""
     same_epoch = _ORDER
     if kind is not RevisionKind.NONE:
         # A comparison with NULL is neither true nor false, so cleared rows are named.
@@ -173,7 +174,7 @@ def beaten_sql(compiled: CompiledMapping, temp: str) -> str:
     Returns (partition_id_no, offset, index). Locks nothing; needs the key columns and those that the
     guard compares. Rows that meet another partition id's row are left to the upsert.
     """
-    guard = _guard_sql(compiled.spec.revision.kind).replace("EXCLUDED.", "n.")
+    guard = guard_sql(compiled.spec.revision.kind).replace("EXCLUDED.", "n.")
     return (
         'SELECT n."_partition_id", n."_offset", n."_index"\n'
         f"FROM {quote(temp)} n JOIN {target_sql(compiled.spec)} t ON {equal_sql(compiled, 'n', 't')}\n"

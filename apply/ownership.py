@@ -218,7 +218,10 @@ class Ownership:
         self._open(held, event.end)
 
     def _open(self, held: Position, log_end: int) -> None:
-        asked = {"partition": held.partition, "generation": held.generation, "most": REMEMBERED}
+        asked = {
+            "partition": held.partition, "generation": held.generation, "most": REMEMBERED,
+            "beside": None,
+        }  # fmt: skip
         known = [
             KnownSnapshot(*row)
             for row in self._store.connection.execute(_SNAPSHOTS["known"], asked)

@@ -37,14 +37,14 @@ class Stretch:
 
 @contextmanager
 def reading(
-    settings: Settings, decoder: Decoder, stretches: list[Stretch], *, hit: Hit, pause_s: float
+    settings: Settings, decoder: Decoder, stretches: list[Stretch], *, hit: Hit
 ) -> Iterator[Callable[[], Iterator[Batch]]]:
     """A reader over the stretches; call what this gives to iterate over their batches.
 
     A batch is taken only once the one before was dealt with, so memory is bounded.
     """
     inbox = Inbox()
-    reader = Reader(settings, decoder, inbox, hit=hit, role="replay", pause_s=pause_s)
+    reader = Reader(settings, decoder, inbox, hit=hit, role="replay")
     reader.start()
     try:
         yield lambda: _batches(reader, inbox, stretches)

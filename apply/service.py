@@ -6,9 +6,7 @@ Kafka or Postgres that cannot be reached are waited for, visibly. Exit codes: 0 
 
 from __future__ import annotations
 
-import gc
 import signal
-import sys
 import threading
 import time
 from types import FrameType
@@ -29,6 +27,7 @@ from apply.functions.outside import Surroundings
 from apply.horizon import Horizons
 from apply.identities import Identities
 from apply.inbox import Assigned, Inbox, Revoked
+from apply.interpreter import tune
 from apply.link import Link
 from apply.mapping.outside import Outside
 from apply.mapping.types import CompiledMapping
@@ -39,7 +38,8 @@ from apply.store import Store
 from apply.versions import by_stream, registered
 from apply.writer import Writer
 from schemas import failpoints
-from schemas.definitions.load import Definitions
+from schemas.definitions import DefinitionError
+from schemas.definitions.load import Definitions, load_folder
 from schemas.failpoints import Hit
 from schemas.log.group import Membership
 from schemas.log.pause import Pause
@@ -51,12 +51,6 @@ _WAIT_S = 2.0
 _STOP_S = 20.0
 _SILENT_S = 30.0
 _ASK_S = 5.0
-# Two threads share the interpreter; at the default of 5 ms every answer of Postgres would wait for
-# the decoder that long.
-_SWITCH_S = 0.0005
-# What batches in flight hold is no garbage: looking through it again and again took a sixth of the
-# time. The count falls when a batch goes, so only true cycles ever reach this.
-_UNTOUCHED_OBJECTS = 50_000
 REFUSED = 4
 INTERNAL = 70
 
@@ -82,19 +76,25 @@ def serve(
     hit: Hit = failpoints.none,
 ) -> int:
     """The same until `stop` is set, without signals and metrics' port."""
-    outside = Surroundings(definitions.folder)
-    try:
-        mappings = _mappings(settings, definitions, outside, stop)
-        if mappings is None:
-            return 0
-        gc.freeze()
-        gc.set_threshold(_UNTOUCHED_OBJECTS)
-        return Service(settings, mappings, stop, hit=hit).run()
-    except NotPrepared as error:
-        _log.error("refused", why=str(error))
-        return REFUSED
-    finally:
-        outside.close()
+    while True:
+        outside = Surroundings(definitions.folder)
+        try:
+            mappings = _mappings(settings, definitions, outside, stop)
+            if mappings is None:
+                return 0
+            tune()
+            service = Service(settings, mappings, stop, hit=hit)
+            code = service.run()
+            if not service.swapped:
+                return code
+            # a replay gave a table to another version: its definition may stand in the files by now
+            definitions = load_folder(definitions.folder).check()
+            _log.info("going on with the definitions as they are now")
+        except (NotPrepared, DefinitionError) as error:
+            _log.error("refused", why=str(error))
+            return REFUSED
+        finally:
+            outside.close()
 
 
 def _on_signals(stop: threading.Event) -> None:
@@ -137,6 +137,8 @@ class Service:
         self._silent = False
         self._link = Link(settings.postgres)
         self._ask_at = 0.0
+        self.swapped = False
+        """Whether it ended since a replay has given a table to another version."""
         self._routes: dict[str, int] = {}
         streams = by_stream(mappings)
         self._inbox = Inbox()
@@ -177,7 +179,6 @@ class Service:
 
     def run(self) -> int:
         """Until stopped, or until a thread ended by itself."""
-        sys.setswitchinterval(_SWITCH_S)
         metrics.LAGS.watch(self._standing)
         self._reader.start()
         self._writer.start()
@@ -186,13 +187,18 @@ class Service:
         _log.info("applying", topic=self._settings.observations, worker=self._settings.worker)
         while not self._stop.wait(0.5) and self._writer.alive:
             self._watch()
-        self._stop.set()
+        self.swapped = isinstance(self._writer.failed, NotPrepared)
+        if not self.swapped:
+            self._stop.set()
         ended = self._writer.stop(_STOP_S)
         self._reader.stop()
         self._members.stop()
         self._checks.stop()
         self._horizons.stop()
         metrics.LAGS.watch(None)
+        if self.swapped:
+            _log.warning("a table was swapped for another version's", why=str(self._writer.failed))
+            return REFUSED
         if self._writer.failed is not None:
             return INTERNAL
         if not ended:

@@ -31,9 +31,10 @@ _RETRY = load("retry")
 
 
 class Snapshots:
-    """Used by the writer's thread."""
+    """Used by the writer's thread. `beside`: the version whose table a replay fills beside live."""
 
-    def __init__(self, mappings: Sequence[CompiledMapping]) -> None:
+    def __init__(self, mappings: Sequence[CompiledMapping], beside: int | None = None) -> None:
+        self._beside = beside
         self._mappings = {one.version_id: one for one in mappings}
         self._streams: dict[tuple[str, str], list[int]] = {}
         for one in mappings:
@@ -84,10 +85,11 @@ class Snapshots:
         """A snapshot began: one that is still open will never be complete."""
         values = {
             "partition_id": work.partition_id_no, "snapshot": work.mark.scope,
-            "generation": work.generation, "began": work.offset,
+            "generation": work.generation, "began": work.offset, "beside": self._beside,
         }  # fmt: skip
         dropped = connection.execute(_SQL["drop_open"], values).fetchall()
-        connection.execute(_SQL["drop_marks"], values)
+        if self._beside is None:
+            connection.execute(_SQL["drop_marks"], values)
         for version, snapshot in dropped:
             _log.info(
                 "snapshot dropped: a newer one began before it was complete",
@@ -111,6 +113,7 @@ class Snapshots:
                 "snapshot": work.mark.scope,
                 "completed": work.offset,
                 "stable": work.mark.stable,
+                "beside": self._beside,
             },
         )
         return found.fetchone() is not None
@@ -118,7 +121,7 @@ class Snapshots:
     def complete(self, connection: Connection, work: MarkWork) -> list[Change] | None:
         """All pages are in the ledger: sweep, hold, or keep. None if the snapshot is over already."""
         mark, changes, states = work.mark, list[Change](), set[str]()
-        rows = _rows(connection, work.partition_id_no, mark.scope, "open")
+        rows = self._rows(connection, work.partition_id_no, mark.scope, "open")
         for row in rows:
             compiled = self._mappings.get(row.mapping_version)
             if compiled is None or compiled.spec.absent == KEEP:
@@ -144,7 +147,7 @@ class Snapshots:
     ) -> list[Change]:
         """What an operator has released."""
         changes: list[Change] = []
-        for row in _rows(connection, partition_id_no, snapshot, "released"):
+        for row in self._rows(connection, partition_id_no, snapshot, "released"):
             compiled = self._mappings.get(row.mapping_version)
             found = self._absence(connection, row, row.source_epoch or 0, row.completed_at)
             if compiled is not None and found is not None:
@@ -165,9 +168,23 @@ class Snapshots:
             return "kept", "first of two listings, since this one can shift"
         absent, living = share_absent(connection, compiled, found)
         share = compiled.spec.absent_max
-        if not allowed(absent, living, share):
+        if not allowed(absent, living, share) and not self._swept_live(connection, row):
             return "held", f"{absent} of {living} rows are absent, the mapping allows {share:%}"
         return "swept", None
+
+    def _swept_live(self, connection: Connection, row: _Row) -> bool:
+        """Beside live, one sweep has to do what several did there: its decision counts."""
+        if self._beside is None:
+            return False
+        asked = {**row.parameters, "beside": self._beside}
+        found = connection.execute(_SQL["swept_live"], asked).fetchone()
+        return found is not None and bool(found[0])
+
+    def _rows(self, connection: Connection, number: int, snapshot: str, state: str) -> list[_Row]:
+        asked = {
+            "partition_id": number, "snapshot": snapshot, "state": state, "beside": self._beside,
+        }  # fmt: skip
+        return [_Row(*row) for row in connection.execute(_SQL["rows"], asked)]
 
     def _absence(
         self, connection: Connection, row: _Row, source_epoch: int, at: datetime | None
@@ -243,11 +260,6 @@ class _Row:
             "generation": self.generation,
             "began": self.began,
         }
-
-
-def _rows(connection: Connection, number: int, snapshot: str, state: str) -> list[_Row]:
-    asked = {"partition_id": number, "snapshot": snapshot, "state": state}
-    return [_Row(*row) for row in connection.execute(_SQL["rows"], asked)]
 
 
 def _end(

@@ -16,7 +16,7 @@ def quote(name: str) -> str:
 
 def target_sql(spec: MappingSpec) -> str:
     """The mapping's table."""
-    return f"public.{quote(spec.table)}"
+    return f"{spec.schema}.{quote(spec.table)}"
 
 
 def child_sql(spec: MappingSpec, child: ChildSpec) -> str:
@@ -26,7 +26,8 @@ def child_sql(spec: MappingSpec, child: ChildSpec) -> str:
 
 def present_sql(spec: MappingSpec) -> str:
     """The table of the keys that snapshots of this mapping have shown."""
-    return f"gapless.{quote(f'present_{spec.table}')}"
+    schema = "gapless" if spec.schema == "public" else spec.schema
+    return f"{schema}.{quote(f'present_{spec.table}')}"
 
 
 def columns_sql(columns: Sequence[Column], alias: str | None = None) -> str:

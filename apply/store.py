@@ -31,9 +31,11 @@ from apply.quarantine import Exceeded, Quarantine, halt
 from apply.queries import load
 from apply.report import Clock, Lost, Report
 from apply.rows import Landing, Target
+from apply.shadow_marks import ShadowMarks
 from apply.share import Share, shares
 from apply.sink import Connection, connect
 from apply.snapshots import Snapshots
+from apply.versions import still_ours
 from schemas.failpoints import Hit
 
 _SQL = load("position")
@@ -67,13 +69,15 @@ class Store:
         hit: Hit,
         replay: bool = False,
         copies: Copies | None = None,
+        beside: ShadowMarks | None = None,
     ) -> None:
-        """`replay`: no marks, no presence, no events, and ledger rows that exist stay.
+        """`replay`: no marks, no presence, no events, and ledger rows that exist stay. `beside`: of
+        a replay into tables beside the live ones, which follows snapshots in its own time.
 
         `copies`: where quarantined records are copied to; None: nowhere.
         """
         self._dsn, self._pipeline, self._owner, self._hit = dsn, pipeline, owner, hit
-        self._replay = replay
+        self._replay, self._beside = replay, beside
         self._mappings = list(mappings)
         self._targets = {c.version_id: Target(c) for c in mappings}
         self._connection: Connection | None = None
@@ -104,11 +108,13 @@ class Store:
     def connect(self) -> frozenset[int]:
         """Open a connection and keep what we hold. Returns partitions that somebody else took.
 
-        Raises SinkFault.
+        Raises SinkFault, NotPrepared as `claim` does.
         """
         self.close()
         try:
             connection = connect(self._dsn, self._pipeline)
+            if not self._replay:
+                still_ours(connection, self._mappings)
             for target in self._targets.values():
                 target.prepare(connection)
             if self._replay:
@@ -139,11 +145,13 @@ class Store:
             self._connection = None
 
     def claim(self, partition: int) -> Position:
-        """Take a partition over. Raises SinkFault."""
+        """Take a partition over. Raises SinkFault; NotPrepared if a table was swapped for another
+        version's, which this process must not write."""
         versions = [c.version_id for c in self._mappings]
         try:
             found = claim(self.connection, self._pipeline, partition, self._owner, versions)
             if not self._replay:
+                still_ours(self.connection, self._mappings)
                 self._snapshots.adopt(self.connection, partition)
                 self._outbox.took_over(self.connection)
         except psycopg.Error as error:
@@ -181,6 +189,8 @@ class Store:
             self._hit("apply.answer_lost")
             self._advance(report)
             self._snapshots.committed()
+            if self._beside is not None:
+                self._beside.committed()
             self._hit("apply.after_commit")
         except (Lost, SinkFault):
             raise
@@ -291,6 +301,8 @@ class Store:
             if not self._replay:
                 changes += self._marks_and_presence(connection, batch)
                 report.events = self._outbox.write(connection, changes)
+            elif self._beside is not None:
+                self._beside.write(connection, batch)
             self._hit("apply.after_outbox")
             # deferred constraints must fail here, where a record can be isolated, not at commit
             connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
@@ -341,7 +353,9 @@ class Store:
         for number, share in enumerate(every):
             target = self._targets[share.compiled.version_id]
             landing = Landing(connection, target, share, silent=self._replay)
-            found = self._barrier(connection, share, everything or self._replay)
+            # beside live all comes in log order, and its own sweeps are its only ones
+            again = self._replay and self._beside is None
+            found = self._barrier(connection, share, everything or again)
             landed = landing.land(
                 share.rows(), found, careful=way is not _PLAIN, blame_timeouts=way is _BLAMING
             )
@@ -362,7 +376,8 @@ class Store:
         ]
         if not numbers:
             return None
-        return barrier(connection, numbers, share.compiled.version_id)
+        found = barrier(connection, numbers, share.compiled.version_id)
+        return found if found.swept or found.listing else None
 
     def _marks_and_presence(self, connection: Connection, batch: Batch) -> list[Change]:
         self._snapshots.enter(connection, batch.marks())

@@ -75,17 +75,23 @@ def _problem(connection: Connection, definitions: Definitions, spec: MappingSpec
         " WHERE mapping = %s ORDER BY version DESC",
         (spec.name,),
     ).fetchall()
-    newest = rows[0][0] if rows else 0
+    # a version whose table stands beside the live one is not in use
+    newest = connection.execute(
+        "SELECT coalesce(max(version), 0) FROM gapless.mapping_version"
+        " WHERE mapping = %s AND state IN ('live', 'retired')",
+        (spec.name,),
+    ).fetchall()[0][0]
     if spec.version < newest:
         message = f"version {spec.version} is older than version {newest}, which is in use"
         advice = f"To go back, write the old definition as `version: {newest + 1}`."
         return _at(definitions, spec, "version", message, advice)
-    if rows and spec.version == newest and rows[0][1] != spec.hash:
-        since = f"in use since {rows[0][3]:%Y-%m-%d}"
-        changed = ", ".join(_changed(rows[0][2], _definition(spec)))
+    same = [row for row in rows if row[0] == spec.version]
+    if same and same[0][1] != spec.hash:
+        since = f"in use since {same[0][3]:%Y-%m-%d}"
+        changed = ", ".join(_changed(same[0][2], _definition(spec)))
         return _at(
             definitions, spec, "version", "the mapping changed, its version did not",
-            f"Write `version: {newest + 1}`, then look: gapless replay {spec.name} --dry-run",
+            f"Write `version: {rows[0][0] + 1}`, then look: gapless replay {spec.name} --dry-run",
             f"({since}; changed: {changed})" if changed else f"({since})",
         )  # fmt: skip
     return None

@@ -66,9 +66,36 @@ def _match(
             f"{name} was changed after it was registered: raise `version` in {spec.file or 'its file'},"
             " then run `gapless migrate`"
         )
+    if state == "shadow":
+        return number, (
+            f"{name} is being built beside the live one: `gapless replay {spec.name} --shadow` swaps "
+            "it in. Until then start with the definitions that are live"
+        )
+    if state == "kept":
+        return number, (
+            f"{name} was swapped for another version: start with that one's definitions, or bring "
+            f"this one back with `gapless replay {spec.name} --swap-back`"
+        )
     if state != "live":
         return 0, f"{name} is retired: a newer version is registered; start with its definitions"
     return number, None
+
+
+def still_ours(connection: Connection, compiled: Sequence[CompiledMapping]) -> None:
+    """Raises NotPrepared if a swap has given the table of one of these to another version.
+
+    To ask after a claim: a swap takes all claims away, so whoever claimed before it cannot write.
+    """
+    asked = {"ids": [one.version_id for one in compiled]}
+    found = connection.execute(_SQL["aside"], asked).fetchall()
+    if found:
+        raise NotPrepared(
+            "\n".join(
+                f"the table of mapping {name} now belongs to version {other}, not {version}: start "
+                "with its definitions"
+                for name, version, other in found
+            )
+        )
 
 
 def by_stream(

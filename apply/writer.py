@@ -17,7 +17,7 @@ import structlog
 from apply import metrics
 from apply.batch import Batch
 from apply.careful import Careful
-from apply.faults import TIMED_OUT, SinkFault, sink_fault
+from apply.faults import TIMED_OUT, NotPrepared, SinkFault, sink_fault
 from apply.inbox import Event, Inbox
 from apply.ownership import Ownership
 from apply.report import Lost
@@ -103,6 +103,8 @@ class Writer:
                 except Exception as error:
                     self._recover(error)
             self._leave()
+        except NotPrepared as error:
+            self.failed = error  # a table of ours is another version's: whoever runs us says so
         except BaseException as error:
             self.failed = error
             _log.exception("writing ended")
@@ -210,6 +212,8 @@ class Writer:
     def _recover(self, error: Exception | None) -> None:
         """Wait and connect until the sink answers; what we hold is read again."""
         while not self._stop.is_set():
+            if isinstance(error, NotPrepared):
+                raise error
             if error is not None:
                 self._pause(sink_fault(error))
             try:

@@ -114,7 +114,7 @@ def _act(name: str, term: Term) -> None:
 
 
 def _known(name: str) -> None:
-    every = (*names.INGEST, *names.APPLY, *names.RELAY)
+    every = (*names.INGEST, *names.APPLY, *names.REPLAY, *names.RELAY)
     if name in every:
         return
     near = difflib.get_close_matches(name, every, n=1, cutoff=0.0)

@@ -94,7 +94,7 @@ def _apply(error: BaseException) -> Problem | None:
     from apply.faults import NotPrepared, SinkFault
     from apply.functions.process import FunctionUnavailable
     from apply.pass_over import PassFailed
-    from apply.replay import ReplayRefused
+    from apply.replay_report import ReplayRefused
 
     if isinstance(error, NotPrepared | ReplayRefused):
         return Problem(str(error), REFUSED)

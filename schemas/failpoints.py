@@ -38,7 +38,13 @@ APPLY = (
     "apply.answer_lost",
     "apply.after_commit",
     "apply.after_kafka_offset",
+)
+REPLAY = (
+    "replay.after_prepare",
     "replay.after_commit",
+    "replay.before_swap",
+    "replay.before_swap_commit",
+    "replay.after_swap",
 )
 
 RELAY = (

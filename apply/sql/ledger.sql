@@ -39,6 +39,15 @@ JOIN LATERAL (
 ) l ON true
 GROUP BY w.n
 
+-- name: held_by
+-- The same of one range, as one mapping version has seen it.
+SELECT count(*), coalesce(sum(records), 0)::bigint FROM (
+  SELECT DISTINCT ON (page, part) records FROM gapless.page_ledger
+  WHERE partition_id = %(partition_id)s AND pass = %(pass)s AND page BETWEEN %(first)s AND %(last)s
+    AND mapping_version = %(mapping_version)s
+  ORDER BY page, part, generation DESC, "offset" DESC
+) newest
+
 -- name: outcomes_of
 -- Ledger rows some of whose records get another outcome, each with the index of its first record in the whole page.
 SELECT l.mapping_version, l.partition, l.generation, l."offset", l.outcomes, CASE WHEN l.part = 1 THEN 0 ELSE

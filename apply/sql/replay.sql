@@ -11,10 +11,12 @@ WHERE pipeline = %(pipeline)s
 
 -- name: begin
 -- The end is where live stands now: everything behind it is applied under the new version anyway.
-INSERT INTO gapless.position (pipeline, partition, generation, next_offset_to_apply, end_offset)
-VALUES (%(pipeline)s, %(partition)s, %(generation)s, %(start)s, %(end)s)
+INSERT INTO gapless.position
+  (pipeline, partition, generation, next_offset_to_apply, start_offset, end_offset)
+VALUES (%(pipeline)s, %(partition)s, %(generation)s, %(start)s, %(start)s, %(end)s)
 ON CONFLICT (pipeline, partition) DO UPDATE SET generation = EXCLUDED.generation,
   next_offset_to_apply = EXCLUDED.next_offset_to_apply, end_offset = EXCLUDED.end_offset,
+  start_offset = EXCLUDED.start_offset,
   last_offset = NULL, last_key = NULL, leader_epoch = NULL, claim = gapless.position.claim + 1
 
 -- name: replaced
@@ -33,10 +35,40 @@ WHERE e.state IN ('retryable', 'quarantined', 'repeated')
 ORDER BY e.partition, e.generation, e."offset", e.index LIMIT 500 FOR UPDATE OF e
 
 -- name: known_exceptions
--- Open exceptions of older versions among these pages, for a dry run.
-SELECT e."offset", e.index FROM gapless.exception e
-JOIN gapless.mapping_version old ON old.id = e.mapping_version
-JOIN gapless.mapping_version new ON new.id = %(mapping_version)s AND new.mapping = old.mapping
-  AND old.version < new.version
-WHERE e.state IN ('retryable', 'quarantined') AND e.partition = %(partition)s
+-- Open exceptions among these pages of the version that is live, or an older one, for a dry run.
+SELECT e."offset", e.index, min(e.reason) FROM gapless.exception e
+JOIN gapless.mapping_version v ON v.id = e.mapping_version AND v.mapping = %(mapping)s
+  AND v.version <= %(version)s AND v.state NOT IN ('shadow', 'kept')
+WHERE e.state IN ('retryable', 'quarantined', 'repeated') AND e.partition = %(partition)s
   AND e.generation = %(generation)s AND e."offset" = ANY(%(offsets)s)
+GROUP BY e."offset", e.index
+
+-- name: numbers
+SELECT text, id FROM gapless.partition_id
+
+-- name: stage_pages
+-- What a dry run has read: the outcomes of every page, as the ledger would have them.
+CREATE TEMPORARY TABLE replay_pages (partition_id int NOT NULL, generation int2 NOT NULL,
+  "offset" int8 NOT NULL, first_index int NOT NULL, outcomes bytea NOT NULL)
+
+-- name: stage_ends
+CREATE TEMPORARY TABLE IF NOT EXISTS replay_ends (partition_id int PRIMARY KEY, end_at int8 NOT NULL)
+
+-- name: fill_ends
+INSERT INTO replay_ends SELECT i.id, w.end_at FROM gapless.partition_id i
+JOIN unnest(%(partitions)s::int[], %(ends)s::int8[]) AS w (partition, end_at) USING (partition)
+ON CONFLICT (partition_id) DO UPDATE SET end_at = EXCLUDED.end_at
+
+-- name: index_pages
+CREATE INDEX ON replay_pages (partition_id, generation, "offset")
+
+-- name: versions
+-- All versions of one mapping, newest first.
+SELECT id, version, hash, state FROM gapless.mapping_version WHERE mapping = %(mapping)s
+ORDER BY version DESC
+
+-- name: lag
+-- Where live stands, where somebody applies.
+SELECT partition, next_offset_to_apply FROM gapless.position
+WHERE pipeline = 'live' AND halted IS NULL AND EXISTS (SELECT FROM pg_stat_activity a
+  WHERE a.pid = backend_pid AND a.backend_start = position.backend_start)

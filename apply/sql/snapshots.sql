@@ -1,4 +1,6 @@
--- Snapshots: from the begin mark to the sweep. One row per mapping version of the stream.
+-- Snapshots: from the begin mark to the sweep. One row per mapping version of the stream. Versions whose
+-- table stands beside the live one go through the log in their own time: `beside` is the number of one,
+-- NULL for the live pipeline, which then leaves all of them alone.
 
 -- name: known
 -- The last snapshots of each partition id of a partition of the log, for whoever takes it over. The
@@ -9,6 +11,8 @@ SELECT text, snapshot, began, asked FROM (
     row_number() OVER (PARTITION BY i.id ORDER BY min(s.began) DESC) AS age
   FROM gapless.snapshot s JOIN gapless.partition_id i ON i.id = s.partition_id
   WHERE i.partition = %(partition)s AND s.generation = %(generation)s AND s.state <> 'dropped'
+    AND (CASE WHEN %(beside)s::int IS NULL THEN NOT EXISTS (SELECT FROM gapless.mapping_version v
+    WHERE v.id = s.mapping_version AND v.state IN ('shadow', 'kept')) ELSE s.mapping_version = %(beside)s END)
   GROUP BY i.id, i.text, s.snapshot
 ) newest WHERE age <= %(most)s
 
@@ -17,6 +21,8 @@ SELECT text, snapshot, began, asked FROM (
 UPDATE gapless.snapshot SET state = 'dropped', note = 'a newer snapshot began before this was complete'
 WHERE partition_id = %(partition_id)s AND state = 'open' AND snapshot <> %(snapshot)s
   AND (generation, began) < (%(generation)s::int2, %(began)s::bigint)
+  AND (CASE WHEN %(beside)s::int IS NULL THEN NOT EXISTS (SELECT FROM gapless.mapping_version v
+    WHERE v.id = mapping_version AND v.state IN ('shadow', 'kept')) ELSE mapping_version = %(beside)s END)
 RETURNING mapping_version, snapshot
 
 -- name: drop_marks
@@ -44,6 +50,8 @@ WHERE s.partition_id = w.partition_id AND s.snapshot = w.snapshot AND s.mapping_
 -- The complete mark was read; whether all its pages are there is asked beside this.
 UPDATE gapless.snapshot SET completed = %(completed)s, stable = %(stable)s
 WHERE partition_id = %(partition_id)s AND snapshot = %(snapshot)s AND state = 'open'
+  AND (CASE WHEN %(beside)s::int IS NULL THEN NOT EXISTS (SELECT FROM gapless.mapping_version v
+    WHERE v.id = mapping_version AND v.state IN ('shadow', 'kept')) ELSE mapping_version = %(beside)s END)
 RETURNING mapping_version
 
 -- name: rows
@@ -55,6 +63,8 @@ LEFT JOIN LATERAL (SELECT (body->>'source_epoch')::int AS source_epoch, at FROM 
   WHERE partition_id = s.partition_id AND kind = 'snapshot_complete' AND scope = s.snapshot
   ORDER BY generation DESC, "offset" DESC LIMIT 1) m ON true
 WHERE s.partition_id = %(partition_id)s AND s.snapshot = %(snapshot)s AND s.state = %(state)s
+  AND (CASE WHEN %(beside)s::int IS NULL THEN NOT EXISTS (SELECT FROM gapless.mapping_version v
+    WHERE v.id = s.mapping_version AND v.state IN ('shadow', 'kept')) ELSE s.mapping_version = %(beside)s END)
 ORDER BY s.mapping_version FOR UPDATE OF s
 
 -- name: previous
@@ -87,6 +97,8 @@ WHERE partition_id = %(partition_id)s AND mapping_version = ANY(%(mapping_versio
 SELECT DISTINCT s.partition_id, i.text, i.partition, s.snapshot
 FROM gapless.snapshot s JOIN gapless.partition_id i ON i.id = s.partition_id
 WHERE s.state = 'released' AND i.partition = ANY(%(partitions)s)
+  AND (CASE WHEN %(beside)s::int IS NULL THEN NOT EXISTS (SELECT FROM gapless.mapping_version v
+    WHERE v.id = s.mapping_version AND v.state IN ('shadow', 'kept')) ELSE s.mapping_version = %(beside)s END)
 
 -- name: release
 -- An operator's decision: the owner of the partition sweeps next.
@@ -102,6 +114,7 @@ FROM gapless.partition_id i, gapless.mapping_version old, gapless.mapping_versio
 WHERE i.id = s.partition_id AND i.partition = %(partition)s
   AND old.id = s.mapping_version AND new.id = %(mapping_version)s
   AND old.mapping = new.mapping AND old.table_name = new.table_name AND old.id <> new.id
+  AND old.state NOT IN ('shadow', 'kept')
   AND NOT EXISTS (SELECT 1 FROM gapless.snapshot t WHERE t.partition_id = s.partition_id
     AND t.snapshot = s.snapshot AND t.mapping_version = %(mapping_version)s)
 
@@ -112,3 +125,19 @@ SELECT s.partition_id, s.generation, s.state = 'swept', coalesce(s.barrier, s.be
 FROM gapless.snapshot s
 WHERE s.partition_id = ANY(%(partition_ids)s) AND s.mapping_version = ANY(%(mapping_versions)s)
   AND s.state IN ('swept', 'open', 'held', 'released')
+
+-- name: waiting_beside
+-- Snapshots of a version beside whose complete mark was read, with that mark, which live has stored.
+SELECT m.partition, m.generation, m."offset", m.partition_id, m.body
+FROM gapless.snapshot s JOIN gapless.mark m ON m.partition_id = s.partition_id
+  AND m.kind = 'snapshot_complete' AND m.scope = s.snapshot AND m.generation = s.generation
+WHERE s.partition_id = ANY(%(partition_ids)s) AND s.mapping_version = %(beside)s
+  AND s.state = 'open' AND s.completed IS NOT NULL AND m."offset" <= s.completed
+ORDER BY m.partition, m.generation, m."offset"
+
+-- name: swept_live
+-- Whether the live version has swept this snapshot: what was allowed there is allowed beside it.
+SELECT EXISTS (SELECT FROM gapless.snapshot s
+  JOIN gapless.mapping_version live ON live.id = s.mapping_version AND live.state = 'live'
+  JOIN gapless.mapping_version own ON own.id = %(beside)s AND own.mapping = live.mapping
+  WHERE s.partition_id = %(partition_id)s AND s.snapshot = %(snapshot)s AND s.state = 'swept')

@@ -16,8 +16,8 @@ Row = dict[str, Any]
 Connection = psycopg.Connection[Row]
 
 _POSITIONS = """
-SELECT pipeline, partition, generation, next_offset_to_apply, end_offset, owner, checkpointed_at,
-  halted FROM gapless.position ORDER BY pipeline, partition"""
+SELECT pipeline, partition, generation, next_offset_to_apply, start_offset, end_offset, owner,
+  checkpointed_at, halted FROM gapless.position ORDER BY pipeline, partition"""
 _COVERAGE = """
 SELECT p.text AS partition_id, c.plan, min(c.start_at) AS start_at, max(c.end_at) AS end_at,
   count(*) FILTER (WHERE c.state = 'failed') AS failed,
@@ -31,11 +31,12 @@ SELECT p.text AS partition_id, v.mapping, e.state, e.reason, count(*) AS count,
   min(e.first_seen_at) AS since, min(e.detail) AS detail, min(e.due_at) AS due_at
 FROM gapless.exception e JOIN gapless.partition_id p ON p.id = e.partition_id
 LEFT JOIN gapless.mapping_version v ON v.id = e.mapping_version
-WHERE e.state IN ('quarantined', 'retryable')
+WHERE e.state IN ('quarantined', 'retryable') AND coalesce(v.state, 'live') NOT IN ('shadow', 'kept')
 GROUP BY p.text, v.mapping, e.state, e.reason ORDER BY 1, 2, 3, 4"""
 _OUTCOMES = """
 SELECT p.text AS partition_id, l.counts, count(*) AS pages FROM (
   SELECT partition_id, counts FROM gapless.page_ledger WHERE applied_at >= now() - %(within)s::interval
+    AND mapping_version NOT IN (SELECT id FROM gapless.mapping_version WHERE state IN ('shadow', 'kept'))
 ) l JOIN gapless.partition_id p ON p.id = l.partition_id GROUP BY p.text, l.counts"""
 _GAPS = """
 SELECT g.id, p.text AS partition_id, g.partition, g."offset", g.from_text, g.to_text, g.cause,
@@ -50,6 +51,7 @@ SELECT DISTINCT ON (p.text, v.mapping) p.text AS partition_id, v.mapping, s.snap
   s.listed, s.swept, s.unreadable, s.note, s.at, s.completed
 FROM gapless.snapshot s JOIN gapless.partition_id p ON p.id = s.partition_id
 LEFT JOIN gapless.mapping_version v ON v.id = s.mapping_version
+WHERE coalesce(v.state, 'live') NOT IN ('shadow', 'kept')
 ORDER BY p.text, v.mapping, s.began DESC"""
 # Each way out by its own index: what was sent is most of the table, and is not looked at.
 _OUTBOX = """

@@ -108,6 +108,11 @@ def _whole(families: _Families, status: Status) -> None:
         families.set(
             "gapless_outbox_oldest_event_seconds", "Age of the oldest event to publish", {}, age_s
         )
+    for replay in status.replays:
+        label = {"pipeline": replay.pipeline}
+        families.set("gapless_replay_left_offsets", "Offsets to replay", label, replay.left)
+        share = replay.done / (replay.done + replay.left)
+        families.set("gapless_replay_done_ratio", "Share of a replay", label, share)
     for number, since_us in status.open_transactions:
         age_s = max(0.0, (status.read_at - since_us) / 1e6)
         families.set(

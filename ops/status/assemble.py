@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ingest.following import progress_of
 from ops.facts.deployment import LogFacts
 from ops.facts.sink import Row, SinkFacts
 from ops.status.expected import Expected, ExpectedStream
 from ops.status.horizons import horizons
-from ops.status.model import AppliedStatus, PartitionStatus, PlanStatus, RunStatus, Status
+from ops.status.model import (
+    AppliedStatus,
+    PartitionStatus,
+    PlanStatus,
+    ReplayStatus,
+    RunStatus,
+    Status,
+)
 from ops.status.parts import (
     by_owner,
     count,
@@ -61,7 +70,19 @@ def assemble(
         unsent_since=us(outbox["unsent"]["since"]) if "unsent" in outbox else None,
         open_transactions=_open_transactions(log_facts),
         exceptions=open_exceptions(sink_facts.exceptions) if sink_facts else None,
+        replays=_replays(sink_facts),
     )
+
+
+def _replays(sink: SinkFacts | None) -> tuple[ReplayStatus, ...]:
+    done, left = Counter[str](), Counter[str]()
+    for row in sink.positions if sink else ():
+        following, end = row["next_offset_to_apply"], row["end_offset"]
+        if end is not None:
+            start = row["start_offset"]
+            done[row["pipeline"]] += following - (following if start is None else start)
+            left[row["pipeline"]] += max(0, end - following)
+    return tuple(ReplayStatus(name, done[name], left[name]) for name in sorted(left) if left[name])
 
 
 def _open_transactions(log: LogFacts | None) -> tuple[tuple[int, int], ...]:

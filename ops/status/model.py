@@ -183,6 +183,15 @@ class OpenExceptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayStatus:
+    """A replay that has not reached its end, in offsets over all partitions."""
+
+    pipeline: str
+    done: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The whole deployment. `kafka`, `postgres`: None, or why they could not be asked.
 
@@ -200,3 +209,4 @@ class Status:
     unsent_since: int | None = None
     open_transactions: tuple[tuple[int, int], ...] = ()
     exceptions: tuple[OpenExceptions, ...] | None = ()
+    replays: tuple[ReplayStatus, ...] = ()

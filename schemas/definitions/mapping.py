@@ -197,3 +197,4 @@ class MappingSpec:
     children: Mapping[str, ChildSpec] = field(default_factory=dict)
     hash: str = ""  # fingerprint of all that rows depend on, but the version
     file: str = ""
+    schema: str = "public"  # where its tables stand; a replay builds them beside the live ones

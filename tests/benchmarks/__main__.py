@@ -21,9 +21,10 @@ from tests.benchmarks.comparison import Comparison
 from tests.benchmarks.figures import Samples, table, write
 from tests.benchmarks.ingest_rate import IngestRate
 from tests.benchmarks.many_tenants import ManyTenants
+from tests.benchmarks.replay_rate import ReplayRate
 from tests.stack import fresh_folder
 
-PARTS = ("map", "ingest", "backfill", "tenants", "apply", "audit", "others")
+PARTS = ("map", "ingest", "backfill", "tenants", "apply", "audit", "others", "replay")
 _LONG_RUNS = 3
 """Of what takes a minute each."""
 FLOORS = {
@@ -34,6 +35,7 @@ FLOORS = {
     "apply.ratio_to_dlt_arrow": (">=", 2.5),
     "apply.ratio_to_quix": (">=", 3.5),
     "apply.ratio_to_singer": (">=", 3.0),
+    "replay.ratio_to_live": (">=", 1.0),
     "ingest.pages_per_s": (">=", 300.0),
     "audit.rss_mb": ("<", 300.0),
     "ingest.rss_mb": ("<", 300.0),
@@ -54,7 +56,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", choices=PARTS, help="measure only this")
     parser.add_argument("--output", type=Path, default=Path("bench.json"))
     given = parser.parse_args()
-    if given.runs < 3 and given.only != "audit":
+    if given.runs < 3 and given.only not in ("audit", "replay"):
         parser.error("--runs is at least 3, so that there is a median")
     return given
 
@@ -91,14 +93,18 @@ def _ingest(servers: Addresses, folder: Path, given: argparse.Namespace, samples
 
 
 def _apply(servers: Addresses, folder: Path, given: argparse.Namespace, samples: Samples) -> None:
-    if given.only not in (None, "apply", "audit", "others"):
+    if given.only not in (None, "apply", "audit", "others", "replay"):
         return
     kinds = ("new",) if given.only in ("audit", "others") else tuple(DAYS)
+    if given.only == "replay":
+        kinds = ("new", "update")
     apply = ApplyRate(servers, folder, given.records, kinds)
     if given.only in (None, "apply"):
         _repeat("apply", apply, given.runs, samples)
     if given.only in (None, "audit"):
         _repeat("audit", AuditRate(apply), given.runs, samples)
+    if given.only in (None, "replay"):
+        _repeat("replay", ReplayRate(apply, folder), given.runs, samples)
     if given.only in (None, "others"):
         others = Comparison(servers, folder, apply, given.records)
         _repeat("others", others, given.runs, samples)
@@ -106,7 +112,7 @@ def _apply(servers: Addresses, folder: Path, given: argparse.Namespace, samples:
 
 def _repeat(
     name: str,
-    measured: MapRate | IngestRate | Backfill | ApplyRate | AuditRate | Comparison,
+    measured: MapRate | IngestRate | Backfill | ApplyRate | AuditRate | Comparison | ReplayRate,
     runs: int,
     samples: Samples,
 ) -> None:

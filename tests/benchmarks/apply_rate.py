@@ -52,6 +52,11 @@ class ApplyRate:
         self._compiled = compile_mapping(spec, 1)
 
     @property
+    def lane(self) -> Lane:
+        """Where the new orders are."""
+        return self._sink
+
+    @property
     def environment(self) -> Mapping[str, str]:
         """What a verb needs to find the new orders."""
         return self._sink.workers.environment
@@ -72,6 +77,10 @@ class ApplyRate:
         """Records per second of the new orders alone, for a comparison beside it."""
         self._sink.sql(f"TRUNCATE orders; {_FORGET}; CHECKPOINT")
         return self._apply(self._lanes["new"], samples)
+
+    def update_rate(self, samples: Samples) -> float:
+        """Records per second of changes of orders that are there."""
+        return self._apply(self._lanes["update"], samples)
 
     def _apply(self, each: Lane, samples: Samples) -> float:
         each.sql(_FORGET)

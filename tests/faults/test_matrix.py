@@ -88,7 +88,7 @@ def test_ingest_dies(failpoint: str, lane: Lane, tmp_path: Path) -> None:
         through(at, "ingest", failpoint)
 
 
-@pytest.mark.parametrize("failpoint", [name for name in APPLY if name.startswith("apply.")])
+@pytest.mark.parametrize("failpoint", APPLY)
 def test_apply_dies(failpoint: str, lane: Lane, tmp_path: Path) -> None:
     with scene(lane, tmp_path, rate=20) as at:
         through(at, "apply", failpoint)

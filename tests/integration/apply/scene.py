@@ -131,6 +131,12 @@ class Scene:
 
     def define(self, version: int, **changed: str) -> Definitions:
         """Write definitions, register their mappings. `changed`: pieces of text to replace."""
+        self.write(version, **changed)
+        migrate_mappings(self.db, self.definitions)
+        return self.definitions
+
+    def write(self, version: int, **changed: str) -> Definitions:
+        """The same, without registering them."""
         mapping = ACCOUNTS.replace("VERSION", str(version)).replace("KIND", self.kind)
         for old, new in changed.items():
             mapping = mapping.replace(old, new)
@@ -142,7 +148,6 @@ class Scene:
             (self.folder / name).parent.mkdir(exist_ok=True)
             (self.folder / name).write_text(text)
         self.definitions = load_folder(self.folder).check()
-        migrate_mappings(self.db, self.definitions)
         return self.definitions
 
     def mappings(self) -> list[CompiledMapping]:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
+import psycopg
+import psycopg.conninfo
 import pytest
 
+from apply import pacing
 from apply.faults import NotPrepared
-from apply.replay import Progress, ReplayRefused, run_replay
+from apply.replay import run_dry, run_replay
+from apply.replay_report import HIDDEN, Progress, ReplayRefused
+from apply.scope import Scope
 from tests.integration.apply.scene import Scene, account, begin, complete, page
 
 STRICTER = {"values: [active, closed]": "values: [active, closed, odd]"}
@@ -53,10 +59,15 @@ def test_a_dry_run_counts_and_changes_nothing(scene: Scene) -> None:
         **STRICTER,
         **{"email: {type: text, personal: keep}": "email: {type: text, personal: hash}"},
     )
-    report = run_replay(scene.settings, definitions, "accounts", dry_run=True)
-    assert (report.added, report.changed, report.unchanged) == (3, 15, 0)
-    assert report.changed_columns == {"email": 15}
-    assert (report.newly_failing, report.healed) == (0, 3)
+    report = run_dry(scene.settings, definitions, "accounts")
+    diff = report.diff
+    assert diff is not None and report.how == "in_place"
+    assert (diff.added, diff.changed, diff.unchanged) == (3, 15, 0)
+    assert diff.changed_columns == {"email": 15}
+    assert {(one.column, one.before, one.after) for one in diff.samples} == {
+        ("email", HIDDEN, HIDDEN)
+    }
+    assert (diff.newly_quarantined, diff.healed, diff.removed) == ({}, {"unknown_value": 3}, {})
     assert scene.value("SELECT count(*) FROM accounts") == 15
     assert scene.value("SELECT max(_mapping_version) FROM accounts") == 1
     assert scene.value("SELECT count(*) FROM gapless.position WHERE pipeline <> 'live'") == 0
@@ -124,3 +135,103 @@ def test_nothing_below_a_sweep_comes_back_by_a_replay(scene: Scene) -> None:
         scene.value("SELECT count(*) FROM accounts WHERE NOT _deleted AND _mapping_version <> 3")
         == 0
     )
+
+
+def test_a_part_of_the_log_leaves_all_else_alone(scene: Scene) -> None:
+    south = page([account("south")], owner="crm/accounts/south", number=30)
+    first, second = page([account("1")], number=31), page([account("2")], number=32)
+    [at] = scene.put(first)
+    scene.put(south, second)
+    with scene.applying():
+        scene.settle()
+    definitions = scene.define(2, **STRICTER)
+    made = "SELECT id FROM accounts WHERE _mapping_version = 3 ORDER BY id"
+    where = scene.partition("crm/accounts/north")
+    for scope, pages in (
+        (Scope(since=datetime.now(UTC)), 0),
+        (Scope(start=(where, at + 1), tenant="north"), 1),
+        (Scope(tenant="north"), 2),
+    ):
+        dry = run_dry(scene.settings, definitions, "accounts", scope=scope)
+        report = run_replay(scene.settings, definitions, "accounts", scope=scope)
+        assert (dry.pages, report.pages) == (pages, pages)
+    assert scene.rows(made) == [("a-1",), ("a-2",)]
+    assert scene.rows("SELECT id FROM accounts WHERE _mapping_version = 1") == [("a-south",)]
+    with pytest.raises(ReplayRefused, match="has offsets 0 to"):
+        run_replay(scene.settings, definitions, "accounts", scope=Scope(start=(where, 99)))
+
+
+def test_a_dry_run_needs_to_read_and_says_which_rows_nothing_stands_for(scene: Scene) -> None:
+    fill(scene, 2)
+    scene.db.execute("UPDATE accounts SET _offset = -5, id = 'a-lost' WHERE id = 'a-0-4'")
+    reader = f"r{scene.settings.prefix.strip('.')}"
+    scene.db.execute(
+        f"CREATE ROLE {reader} LOGIN PASSWORD 'reads'; GRANT USAGE ON SCHEMA gapless TO {reader};"
+        f" GRANT SELECT ON ALL TABLES IN SCHEMA gapless TO {reader};"
+        f" GRANT SELECT ON accounts TO {reader}".encode()
+    )
+    own = psycopg.conninfo.make_conninfo(scene.settings.postgres, user=reader, password="reads")
+    settings = scene.settings.model_copy(update={"postgres": own})
+    definitions = scene.write(
+        2,
+        **{
+            "  lifecycle: {type: text, values: [active, closed]}":
+            "  lifecycle: {path: email, type: text, personal: false}",
+            "balance: numeric(20,2)": "balance: {type: text, personal: false}",
+            "deleted: {deleted: true}": "deleted: {id: a-0-0}\nwhere: {id: {not: a-0-1}}",
+        },
+    )  # fmt: skip
+    try:
+        report = run_dry(settings, definitions, "accounts")
+    finally:
+        scene.db.execute(f"DROP OWNED BY {reader}; DROP ROLE {reader}".encode())
+    diff = report.diff
+    assert diff is not None
+    assert report.how == "shadow"
+    assert report.why_shadow == ["column balance is numeric(20,2), would be text"]
+    assert diff.removed == {"deleted": 1, "ignored": 1, "without_observation": 1}
+    assert (diff.added, diff.changed, diff.healed) == (3, 7, {"unknown_value": 2})
+    assert diff.changed_columns == {"lifecycle": 7}
+    shown = [one for one in diff.samples if one.what == "changed"]
+    assert len(shown) == 3
+    assert all(one.before == "active" and "@example.org" in str(one.after) for one in shown)
+    assert scene.value("SELECT count(*) FROM gapless.mapping_version WHERE version = 2") == 0
+
+
+def test_it_rests_while_live_lags_and_no_longer_than_that(
+    make_scene: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pacing, "_LOOK_S", 0.05)
+    scene = make_scene(partitions=1, batch_records=5)
+    fill(scene, 60)
+    seen: list[Progress] = []
+    with scene.applying(), psycopg.connect(scene.settings.postgres) as blocker:
+        scene.until("SELECT count(*) FROM gapless.position WHERE owner IS NOT NULL", 1)
+
+        def tell(progress: Progress) -> None:
+            """Live cannot write from the first batch on, until the replay has backed off."""
+            if not seen:
+                blocker.execute("LOCK TABLE accounts IN SHARE MODE")
+                scene.put(page([account("held")], number=99))
+            seen.append(progress)
+            if progress.rest_s >= 0.2:
+                blocker.rollback()
+
+        run_dry(
+            scene.settings,
+            scene.definitions,
+            "accounts",
+            progress=tell,
+            pause_s=0.02,
+            lag_max_s=0.4,
+        )
+        scene.settle()
+    assert len(seen) >= 60
+    rests = [one.rest_s for one in seen]
+    assert rests[0] == 0.02
+    assert max(rests) >= 0.2
+    assert rests[-1] == 0.02  # live has caught up since
+    worst = max(one.lag_s or 0.0 for one in seen)
+    assert 0.4 < worst < 5
+    assert seen[-1].lag_s == 0
+    assert seen[-1].rate_per_s is not None and seen[-1].left_s == 0

@@ -11,14 +11,14 @@ from ingest.process import BLOCKED, BUSY, MORE_TO_DO, OK, REFUSED, UNREACHABLE, 
 from ops.audit.findings import MEANING
 from ops.cli.ingest import ingest
 from ops.cli.main import build_app
-from schemas.failpoints import APPLY, INGEST
+from schemas.failpoints import APPLY, INGEST, REPLAY
 
 OPS = Path(__file__).parents[3] / "ops"
 
 
 def test_every_failpoint_has_its_window() -> None:
     text = (OPS / "docs/crash-windows.md").read_text("utf-8")
-    assert set(re.findall(r"`((?:ingest|apply|replay)\.\w+)`", text)) == {*INGEST, *APPLY}
+    assert set(re.findall(r"`((?:ingest|apply|replay)\.\w+)`", text)) == {*INGEST, *APPLY, *REPLAY}
 
 
 def test_every_finding_is_listed() -> None:

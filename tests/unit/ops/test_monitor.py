@@ -21,6 +21,7 @@ from tests.unit.ops.test_status import (
     SECOND,
     checkpoint,
     log_facts,
+    position,
     sink_facts,
     status,
 )
@@ -96,6 +97,21 @@ def test_states_blocks_and_open_transactions() -> None:
     assert value(found, "gapless_blocked", kind="blocked", partition_id=OWNER) == 1.0
     assert value(found, "gapless_blocked", kind="open transaction", partition_id="") == 1.0
     assert value(found, "gapless_log_open_transaction_seconds", partition="2") == 200.0
+
+
+def test_how_far_replays_are_until_they_are_done() -> None:
+    of = {"pipeline": "replay:orders:2", "owner": "b"}
+    positions = [
+        position(),
+        position(150, start_offset=100, end_offset=300, **of),
+        position(0, start_offset=0, end_offset=50, partition=0, **of),
+        position(70, start_offset=0, end_offset=70, pipeline="beside:orders:1"),
+    ]
+    found = status(sink=sink_facts(positions=positions))
+    label = {"pipeline": "replay:orders:2"}
+    assert value(found, "gapless_replay_left_offsets", **label) == 200
+    assert value(found, "gapless_replay_done_ratio", **label) == 0.2
+    assert value(found, "gapless_replay_left_offsets", pipeline="beside:orders:1") is None
 
 
 def test_every_name_that_is_described_is_used() -> None:

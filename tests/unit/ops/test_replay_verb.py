@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 import time
 from pathlib import Path
 
 import pytest
 
-from apply.replay import Progress
+from apply.replay_report import HIDDEN, Diff, Progress, ReplayReport, Sample
 from ops import problems
 from ops.cli import replay
+from ops.replay_text import as_json, as_text, progress_text
 
 
 class Terminal(io.StringIO):
@@ -52,3 +54,107 @@ def test_a_mapping_that_is_not_there_is_a_wrong_argument() -> None:
         "There is no mapping normalised_accounts; known: normalized_accounts, pipeline_events.",
         problems.USAGE,
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--shadow", "--tenant"], "would lack the rest"),
+        (["--swap-back", "--since"], "would lack the rest"),
+        (["--dry-run", "--shadow"], "are two things"),
+        (["--shadow", "--drop"], "are two things"),
+        (["--since", "--from"], "both say where to begin"),
+        (["--no-swap"], "belongs to --shadow"),
+        (["--accept-missing", "--dry-run"], "belongs to --shadow"),
+    ],
+)
+def test_combinations_without_a_meaning_are_refused(given: list[str], says: str) -> None:
+    with pytest.raises(problems.Stop) as stopped:
+        replay.refuse({name: name in given for name in OPTIONS})
+    assert says in stopped.value.problem.message
+    assert stopped.value.problem.exit_code == problems.USAGE
+
+
+@pytest.mark.parametrize(
+    "given",
+    [[], ["--dry-run", "--tenant", "--since"], ["--tenant", "--from"], ["--shadow", "--no-swap"]],
+)
+def test_what_has_a_meaning_is_not(given: list[str]) -> None:
+    replay.refuse({name: name in given for name in OPTIONS})
+
+
+IN_PLACE = (
+    "In place, rows that nothing stands for stay as they are;"
+    " gapless replay orders --shadow makes a table without them."
+)
+OPTIONS = (
+    "--dry-run", "--shadow", "--swap-back", "--drop", "--no-swap", "--accept-missing", "--since",
+    "--from", "--tenant",
+)  # fmt: skip
+
+
+def test_progress_as_objects_on_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    out = Terminal()
+    tell = replay.Teller(out, json=True)
+    now[0] = 10.0
+    tell(
+        Progress(done=5, total=10, pages=2, outcomes=(7, 0, 0, 1, 0, 0), rate_per_s=2.5, left_s=2.0)
+    )
+    tell.end()
+    [line] = out.getvalue().splitlines()
+    said = json.loads(line)
+    assert (said["done"], said["rate_per_s"], said["left_s"]) == (5, 2.5, 2.0)
+    assert said["outcomes"]["quarantined"] == 1
+
+
+def test_progress_says_how_fast_how_long_and_why_it_rests() -> None:
+    said = progress_text(
+        Progress(
+            done=500, total=1_000, pages=250, outcomes=(), phase="build", rate_per_s=1234.5,
+            left_s=7_200, rest_s=1.6, lag_s=14.2,
+        )
+    )  # fmt: skip
+    assert said == (
+        "build  50%  500 of 1,000 offsets, 250 pages, 1,234/s, 2.0 h left,"
+        " rests 1.6 s a batch (live lags 14 s)"
+    )
+
+
+def test_a_report_says_what_would_change_and_what_comes_next() -> None:
+    diff = Diff(
+        added=3, changed=7, unchanged=1, changed_columns={"total": 7},
+        removed={"ignored": 2, "without_observation": 1}, newly_quarantined={"wrong_type": 2},
+        healed={"unknown_value": 4},
+        samples=[
+            Sample("changed", "3:17 index 0", "total", "1", HIDDEN),
+            Sample("without_observation", "3:9 index 4"),
+        ],
+    )  # fmt: skip
+    report = ReplayReport("orders", 2, dry_run=True, diff=diff)
+    report.outcomes[0] = 11
+    text = as_text(report).splitlines()
+    assert text == [
+        "orders v2: 0 pages of 0 offsets",
+        "  outcomes      applied 11",
+        "  would add     3 rows",
+        "  would change  7 rows   total 7",
+        "  would stay    1 rows",
+        "  would miss    2 rows: their record is now filtered by `where`",
+        "  would miss    1 rows: the log no longer has an observation of them",
+        "    3:9 index 4",
+        "    what a row is from: gapless explain TABLE KEY",
+        "  would fail    2 records (wrong_type 2) that do not fail now",
+        "  would heal    4 records (unknown_value 4)",
+        "  for example",
+        "    total: 1 → (not shown)   (3:17 index 0)",
+        "Nothing was written.",
+        IN_PLACE,
+    ]
+    report.why_shadow = ["column total is integer, would be text"]
+    assert as_text(report).splitlines()[-2:] == [
+        "The table cannot hold this: column total is integer, would be text.",
+        "Next: gapless replay orders --shadow",
+    ]
+    assert as_json(report)["diff"]["removed"] == {"ignored": 2, "without_observation": 1}

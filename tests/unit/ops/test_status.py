@@ -69,6 +69,7 @@ def log_facts(found: SourceCheckpoint | None = None, **changes: Any) -> LogFacts
 def position(following: int = 48_214, **changes: Any) -> dict[str, Any]:
     return {
         "pipeline": "live", "partition": NUMBER, "generation": 0, "end_offset": None,
+        "start_offset": None,
         "next_offset_to_apply": following, "owner": "a-1", "checkpointed_at": MOMENT,
         "halted": None, **changes,
     }  # fmt: skip
