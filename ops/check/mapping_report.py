@@ -70,9 +70,9 @@ def _sample(told: dict[str, Any]) -> Iterator[str]:
     yield f"{'Sampled':<26} {many} of {told['from']}, from {told['origin']}"
     rows = [told["columns"], *told["rows"]]
     widths = [max(len(row[at]) for row in rows) for at in range(len(told["columns"]))]
-    for number, row in enumerate(rows):
+    for row in rows:
         cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)]
-        yield "  " + "  ".join([*cells, "applied" if number else "outcome"])
+        yield "  " + "  ".join(cells).rstrip()
     for one in told["refused"]:
         yield f"  {one['key']}  quarantined: {one['reason']}"
         where = "" if one["line"] is None else f"    line {one['line']}"

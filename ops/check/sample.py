@@ -38,7 +38,7 @@ class Sample:
     """`outcomes`: how many records would become what; `faults`: reason and detail → how many.
 
     `refused`: of the first few quarantined ones, key, reason and detail. `children`: how many rows the
-    child tables would have; then each of `rows` ends with its outcome.
+    child tables would have. Each of `rows` ends with its outcome.
     """
 
     mapping: str
@@ -67,7 +67,7 @@ def sample(
     """
     compiled = compile_mapping(spec, 0, outside)
     columns = list(spec.columns)[:_COLUMNS]
-    found = Sample(spec.name, spec.version, columns=columns + ["outcome"] * bool(spec.children))
+    found = Sample(spec.name, spec.version, columns=[*columns, "outcome"])
     found.children.update({child.table: 0 for child in spec.children.values()})
     found.faults_max = spec.faults_max
     for observation in observations:
@@ -82,8 +82,7 @@ def sample(
             for child, size in zip(spec.children.values(), sizes, strict=True):
                 found.children[child.table] += size
             if len(found.rows) < _ROWS:
-                outcome = [_outcome(spec, sizes)] if spec.children else []
-                found.rows.append(_shown(compiled, columns, row) + outcome)
+                found.rows.append([*_shown(compiled, columns, row), _outcome(spec, sizes)])
         for fault in mapped.faults:
             found.faults[f"{fault.reason.value}: {fault.detail}"] += 1
             if len(found.refused) < _REFUSED:

@@ -190,7 +190,7 @@ class Kafka:
     def _cluster_id(self) -> str:
         path = self._folder / "kafka-cluster"
         if not path.exists():
-            path.write_text(_new_cluster_id())
+            path.write_text(new_cluster_id())
         return path.read_text()
 
     def _properties(self, number: int) -> dict[str, str]:
@@ -218,7 +218,7 @@ class Kafka:
             return False
 
 
-def _new_cluster_id() -> str:
+def new_cluster_id() -> str:
     """A random id as Kafka writes them. None begins with a dash: its tools would see an option."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

@@ -92,5 +92,6 @@ def test_a_frozen_relay_loses_its_keys_and_sends_late_copies_at_most(
         came = judge(at)
         late = f"{RELAY[0]}/stop"
         assert before[late] == [1, 2, 3]
-        assert came[late] == [1, 2, 3, 1], "sent after it was thawed, under the old id and sequence"
+        # what it sends after it was thawed has the old id and sequence; it may be too late to send
+        assert came[late] in ([1, 2, 3, 1], [1, 2, 3])
         assert all(number <= max(before[key]) for key in before for number in came[key])

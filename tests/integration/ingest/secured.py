@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from confluent_kafka.admin import (
 
 from ops.stack.folder import FolderLock, free_port
 from ops.stack.java import kafka_jars
-from ops.stack.kafka import KafkaNode, node_settings
+from ops.stack.kafka import KafkaNode, new_cluster_id, node_settings
 from tests.stack import fresh_folder
 from tests.waiting import wait_until
 
@@ -57,8 +56,17 @@ class SecuredKafka:
             if kind is not without
             for operation in operations
         ]
+        self._create(bindings)
+
+    def _create(self, bindings: list[AclBinding]) -> None:
+        """Done once the broker judges by them: it answers before it has read its own metadata."""
         for created in self.admin.create_acls(bindings).values():
             created.result(20)
+        wanted = set(map(str, bindings))
+        wait_until(lambda: wanted <= self._known(), 20, "the broker to know its permissions")
+
+    def _known(self) -> set[str]:
+        return {str(one) for one in self.admin.describe_acls(_ours()).result(20)}
 
     def deny(self, topic: str, operation: AclOperation) -> None:
         """Takes one operation on one topic away."""
@@ -71,8 +79,7 @@ class SecuredKafka:
             operation,
             AclPermissionType.DENY,
         )
-        for created in self.admin.create_acls([binding]).values():
-            created.result(20)
+        self._create([binding])
 
     def verify_transactions(self, value: str) -> None:
         """Turns the broker's check of transactions on or off, while it runs."""
@@ -89,16 +96,7 @@ class SecuredKafka:
         wait_until(known, 20, f"{name}={value}")
 
     def revoke_all(self) -> None:
-        anything = AclBindingFilter(
-            ResourceType.ANY,
-            None,  # type: ignore[arg-type]  # any, as the library documents it
-            ResourcePatternType.ANY,
-            f"User:{USER}",
-            None,  # type: ignore[arg-type]
-            AclOperation.ANY,
-            AclPermissionType.ANY,
-        )
-        for deleted in self.admin.delete_acls([anything]).values():
+        for deleted in self.admin.delete_acls([_ours()]).values():
             deleted.result(20)
 
     @staticmethod
@@ -108,6 +106,19 @@ class SecuredKafka:
         return AclBinding(
             kind, name, pattern, f"User:{USER}", "*", operation, AclPermissionType.ALLOW
         )
+
+
+def _ours() -> AclBindingFilter:
+    """All permissions of the user."""
+    return AclBindingFilter(
+        ResourceType.ANY,
+        None,  # type: ignore[arg-type]  # any, as the library documents it
+        ResourcePatternType.ANY,
+        f"User:{USER}",
+        None,  # type: ignore[arg-type]
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
 
 
 @contextmanager
@@ -125,9 +136,7 @@ def secured_kafka() -> Iterator[SecuredKafka]:
     _write_login(files["wrong"], USER, "not it")
     try:
         controller = free_port({port})
-        node.launch(
-            _properties(folder, port, controller), secrets.token_urlsafe(16), kafka_jars(print)
-        )
+        node.launch(_properties(folder, port, controller), new_cluster_id(), kafka_jars(print))
         admin = AdminClient(
             {**_login("admin", "admin"), "bootstrap.servers": address, "log_level": 0}
         )

@@ -132,8 +132,8 @@ def test_a_mapping_is_tried_on_the_newest_records_of_the_log(deployment: Deploym
     told = read(deployment.environment, "check", "orders")
     assert (told["origin"], told["records"], told["pages"]) == ("the log", 6, 3)
     assert told["outcomes"] == {"applied": 5, "quarantined": 1}
-    assert told["columns"] == ["id", "status", "mail", "email"]
-    assert told["rows"][0] == ["o-1", "open", "·", "(pers.)"]
+    assert told["columns"] == ["id", "status", "mail", "email", "outcome"]
+    assert told["rows"][0] == ["o-1", "open", "·", "(pers.)", "applied, 0 lines"]
     detail = 'status "refunded" is none of open'
     assert told["refused"] == [
         {"key": "o-3", "reason": "unknown_value", "detail": detail, "line": 10}
