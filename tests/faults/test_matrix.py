@@ -27,7 +27,7 @@ AT_TAKE_OVER = {
 # A transaction of its own after a snapshot: rare, so the first one must be the one that dies.
 RARE = {"ingest.before_tombstones"}
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
 
 
 def rule(failpoint: str, action: str) -> str:
