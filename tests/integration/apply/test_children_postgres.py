@@ -330,17 +330,11 @@ def test_a_column_that_nobody_fills_stops_the_sink_and_no_record(
     assert [fault.reason for fault in work.faults] == [Reason.CHECK], (
         "a mapped column: the record's"
     )
-
-
-def test_a_child_column_that_takes_less_stops_the_sink_and_no_record(
-    connection: Connection, orders: MappingSpec
-) -> None:
-    migrate_table(connection, orders)
     connection.execute("ALTER TABLE order_lines ALTER COLUMN sku TYPE varchar(3)")
-    with pytest.raises(SinkFault, match="column sku of order_lines is character varying\\(3\\)"):
+    with pytest.raises(
+        SinkFault, match=r"sku of order_lines is character varying\(3\) and not text"
+    ):
         Target(compile_mapping(orders, 1)).prepare(connection)
-    connection.execute("ALTER TABLE order_lines ALTER COLUMN sku TYPE varchar")
-    Target(compile_mapping(orders, 2)).prepare(connection)
 
 
 def test_a_list_without_a_key_of_its_own_is_keyed_by_position(
