@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from apply.metrics import BROKEN
 from apply.prefilter import Prefilter
 from schemas.records import MissingRecord
 from tests.integration.apply.scene import Scene, account, complete, page
@@ -215,15 +216,20 @@ def test_a_flood_of_older_states_is_superseded_before_it_is_sent(
         for number, version in enumerate((5, 4, 4, 3, 6), 1):
             scene.put(page([account(n, version) for n in range(300)], number=number))
             scene.settle()
-        one_newer = [account(n, 7 if n == 9 else 2) for n in range(300)]
-        for number in (6, 7):
-            scene.put(page(one_newer, number=number))
-            scene.settle()
+        one_newer, broken = (
+            [account(n, 7 if n == 9 else 2) for n in range(300)],
+            BROKEN._value.get(),
+        )
+        scene.put(page(one_newer, number=6))
+        scene.settle()
+        scene.put(page([*one_newer[:8], account(8, 6, balance="9"), *one_newer[9:]], number=7))
+        scene.settle()
+    assert BROKEN._value.get() - broken == (kind == "exact"), "counted where it is sent, once"
     again = 1 if kind == "coarse" else 0  # the same state again is a later observation of it
-    assert scene.balance()["applied"] == 300 + 300 + 1 + again
+    assert scene.balance()["applied"] == 300 + 300 + 1 + 1 + again
     assert asked[0] == 300  # the first flood taught it
     assert scene.rows(
         "SELECT source_revision, count(*) FROM accounts GROUP BY 1 ORDER BY 1"
     ) == [(6, 299), (7, 1)]  # fmt: skip
     events = scene.rows("SELECT effect, count(*) FROM gapless.outbox GROUP BY 1 ORDER BY 1")
-    assert events == [("created", 300)]  # nothing else that is mapped has changed
+    assert events == [("changed", 1), ("created", 300)]  # nothing else that is mapped has changed
