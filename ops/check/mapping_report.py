@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ops.check.mapping import Records, column_at, judged, problem_at
+from ops.check.mapping import Records, judged, place_at, problem_at
 from schemas.definitions.load import Definitions
 from schemas.definitions.mapping import MappingSpec
 from schemas.definitions.risks import risks_of_mapping
@@ -38,7 +38,7 @@ def report(
         "refused": [
             {
                 "key": one.key, "reason": one.reason, "detail": one.detail,
-                "line": None if one.column is None else column_at(folder, spec, one.column)[0],
+                "line": None if one.column is None else place_at(folder, spec, "columns", one.column)[0],
             }
             for one in sample.refused
         ],
