@@ -56,12 +56,8 @@ WHERE mapping_version = %(mapping_version)s AND partition = %(partition)s
   AND generation = %(generation)s AND "offset" = %(offset)s AND index = %(index)s
 
 -- name: cover
--- Another row stands for this one; its bytes are kept only where they differ, or where a copy of them is still to be
--- published: the relay takes them from here.
-UPDATE gapless.exception SET sightings = 0, raw = CASE WHEN %(same)s AND NOT EXISTS (
-    SELECT FROM gapless.outbox o WHERE o.state IN ('unsent', 'dead') AND o.idempotency_key = 'quarantined/'
-      || concat_ws('/', %(partition)s::int, %(generation)s::int, %(offset)s::bigint, %(index)s::int, %(mapping_version)s::int)
-  ) THEN NULL ELSE raw END
+-- Another row stands for this one; its bytes are kept only where they differ. The relay finds them there.
+UPDATE gapless.exception SET sightings = 0, raw = CASE WHEN %(same)s THEN NULL ELSE raw END
 WHERE mapping_version = %(mapping_version)s AND partition = %(partition)s
   AND generation = %(generation)s AND "offset" = %(offset)s AND index = %(index)s
 

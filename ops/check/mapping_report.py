@@ -44,6 +44,7 @@ def report(
         ],
         "faults": dict(sample.faults),
         "outcomes": dict(sample.outcomes),
+        "children": dict(sample.children),
         "deleted": sample.deleted,
         "nowhere": [str(problem_at(folder, spec, one)) for one in nowhere],
     }  # fmt: skip
@@ -81,6 +82,7 @@ def _sample(told: dict[str, Any]) -> Iterator[str]:
         yield from (f"  {number} × {fault}" for fault, number in told["faults"].items())
     counts = ", ".join(f"{number} {name}" for name, number in sorted(told["outcomes"].items()))
     gone = f" ({told['deleted']} deleted)" if told["deleted"] else ""
-    yield f"{'Would become':<26} {counts or 'nothing'}{gone}"
+    born = "".join(f"; {number} {table}" for table, number in told["children"].items())
+    yield f"{'Would become':<26} {counts or 'nothing'}{gone}{born}"
     for problem in told["nowhere"]:
         yield from ("", problem, "")
