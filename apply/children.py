@@ -6,10 +6,18 @@ its children, so nobody waits for anybody here. A row that was not written keeps
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from apply.copy_form import RowForms, chunks
-from apply.mapping.types import CHILD_SYSTEM_COLUMNS, LINEAGE, CompiledChild, CompiledMapping, Row
+from apply.mapping.types import (
+    CHILD_SYSTEM_COLUMNS,
+    LINEAGE,
+    Children,
+    CompiledChild,
+    CompiledMapping,
+    Row,
+)
 from apply.share import Family
 from apply.sink import Connection
 from apply.sql_text import child_sql, columns_sql, quote, target_sql
@@ -28,6 +36,15 @@ class ChildForms:
         return tuple(
             b"".join(map(forms.form, rows)) for forms, rows in zip(self._forms, family, strict=True)
         )
+
+    def form_all(self, families: Mapping[int, Children]) -> dict[int, tuple[bytes, ...]]:
+        """Every record's children by its index; without those that cannot be formed, which the sink
+        has to find out for itself."""
+        found = {}
+        for index, family in families.items():
+            with contextlib.suppress(Exception):
+                found[index] = self.form(family)
+        return found
 
 
 class ChildTables:

@@ -45,7 +45,7 @@ class Decoder:
         self._only = only
         every = [compiled for of in mappings.values() for compiled in of]
         self._forms = {compiled: RowForms(compiled).form_all for compiled in every}
-        self._child_forms = {one: ChildForms(one).form for one in every if one.children}
+        self._child_forms = {one: ChildForms(one).form_all for one in every if one.children}
         self._streams: dict[str, tuple[Sequence[CompiledMapping], str | None]] = {}
 
     def decode(
@@ -116,8 +116,7 @@ class Decoder:
             mapped = map_page(compiled, observation, place)
         work = Work(compiled.version_id, compiled, mapped, self._forms[compiled](mapped.rows))
         if mapped.children:
-            form = self._child_forms[compiled]
-            work.child_forms = {index: form(rows) for index, rows in mapped.children.items()}
+            work.child_forms = self._child_forms[compiled](mapped.children)
         return work
 
     def _stream(self, partition_id: str) -> tuple[Sequence[CompiledMapping], str | None]:

@@ -16,13 +16,14 @@ from apply.fold import fold, split_barred
 from apply.mapping.types import CompiledMapping, Mapped, Row
 from apply.outcomes import PENDING, Outcome
 from apply.queries import load
+from apply.replay_children import compare_children
 from apply.replay_diff import by_hash, compare, missing, needs_shadow, sides
 from apply.replay_report import Diff, ReplayReport
 from apply.rows import Target
 from apply.scope import Scope
-from apply.share import shares
+from apply.share import Share, coordinates, shares
 from apply.sink import Connection
-from apply.sql_text import copy_sql, target_sql
+from apply.sql_text import child_sql, copy_sql, target_sql
 from apply.target_tables import create_table_sql
 
 _SQL = load("replay")
@@ -77,7 +78,7 @@ class DryRun:
                 beaten, waiting = len(barred), rows
                 while waiting:
                     folded = fold(waiting, self._compiled)
-                    self._upsert(folded.winners)
+                    self._upsert(folded.winners, share)
                     beaten += len(folded.losers)
                     waiting = folded.contested
                 outcomes[Outcome.SUPERSEDED - 1] += beaten
@@ -86,13 +87,18 @@ class DryRun:
         for part in batch.parts:
             self._judge(part)
 
-    def _upsert(self, rows: list[Row]) -> None:
+    def _upsert(self, rows: list[Row], share: Share) -> None:
         statement = copy_sql(self._compiled, self._target.stage)
         with self._connection.cursor().copy(statement.encode()) as copy:
             copy.set_types(self._compiled.type_names)
             for row in rows:
                 copy.write_row(row)
         self._connection.execute(self._target.upsert_counted.encode())
+        if self._target.children is not None:
+            others = self._connection.execute(self._target.others.encode())
+            beaten = {(one[0], one[1], one[2]) for one in others}
+            written = (row for row in rows if coordinates(row) not in beaten)
+            self._target.children.replace(self._connection, written, share.families())
         self._target.empty(self._connection)
 
     def _remember(self, batch: Batch) -> None:
@@ -135,7 +141,9 @@ class DryRun:
         """Hold the folded rows against the live table."""
         connection, diff = self._connection, Diff()
         connection.execute(_SQL["index_pages"])
-        for table in (_PAGES, target_sql(self._compiled.spec)):
+        spec = self._compiled.spec
+        born = [child_sql(spec, child) for child in spec.children.values()]
+        for table in (_PAGES, target_sql(spec), *born):
             connection.execute(f"ANALYZE {table}".encode())
         of = sides(connection, self._compiled, self._live, guarded=not self._report.why_shadow)
         if isinstance(of, str):
@@ -146,6 +154,7 @@ class DryRun:
             diff.added = row[0] if row else 0
         else:
             compare(connection, of, diff)
+            compare_children(connection, of, self._live, diff)
             if scope.since is None and scope.start is None:
                 only = scope.partition_id(self._live.source, self._live.stream)
                 missing(connection, of, diff, pages=_PAGES, only=only)

@@ -39,6 +39,10 @@ _PAUSES: dict[str, str] = {
     "40P01": "deadlock",
     "42P01": "missing_table",
     "42703": "missing_column",
+    "42804": "changed_column",
+    "42883": "changed_column",  # the two sides of a comparison are no longer of one type
+    "428C9": "changed_column",  # it is generated now
+    "42P10": "missing_key",
     "42501": "missing_privilege",
     "25006": "read_only",
     "28P01": "wrong_password",
@@ -74,6 +78,11 @@ def check_filled(error: BaseException, filled: Mapping[str, Collection[str]]) ->
             f"column {column} of {table} is NOT NULL without a default, and no mapping fills it:"
             " give it a default or drop NOT NULL",
         ) from error
+
+
+def is_of_a_value(error: psycopg.Error) -> bool:
+    """Whether a type did not take a value: of one record, if the type is what it should be."""
+    return error.sqlstate is not None and error.sqlstate.startswith(_DATA_EXCEPTION)
 
 
 class NotPrepared(Exception):

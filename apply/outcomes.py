@@ -63,6 +63,7 @@ class Reason(StrEnum):
     FOREIGN_OWNER = "foreign_owner"
     MAPPER_FAILED = "mapper_failed"
     MAPPER_HUNG = "mapper_hung"
+    MAPPER_ENDED = "mapper_ended"
     FOREIGN_KEY = "foreign_key"
     UNIQUE = "unique"
     CHECK = "check"
@@ -92,6 +93,7 @@ MEANING: Mapping[Reason, str] = {
     Reason.FOREIGN_OWNER: "another partition id already holds a row with this key",
     Reason.MAPPER_FAILED: "the mapping itself raised an error on this record",
     Reason.MAPPER_HUNG: "the mapping function did not return in time",
+    Reason.MAPPER_ENDED: "the mapping function ended its process, or needed more memory than it may",
     Reason.FOREIGN_KEY: "the database misses a row that this one refers to",
     Reason.UNIQUE: "another row already has a value that must be unique",
     Reason.CHECK: "a check constraint of the database refused the row",

@@ -64,17 +64,17 @@ class Prefilter:
     def split(
         self, connection: Connection, rows: Sequence[Row]
     ) -> tuple[list[Row], list[Row], int]:
-        """Rows that may win, rows that are beaten, and how many break an exact declaration."""
+        """Rows that may win, rows that are beaten, and how many of these break an exact declaration."""
         connection.execute(f"DELETE FROM {quote(self._asked)}".encode())
         with connection.cursor().copy(self._copy.encode()) as copy:
             copy.set_types([column.copy_type for column in self._columns])
             for row in rows:
                 copy.write_row(self._take(row))
-        broken = 0
-        if self._broken is not None:
-            broken = len(connection.execute(self._broken.encode()).fetchall())
         cursor = connection.cursor(binary=True)
         beaten = set(cursor.execute(self._beaten.encode()).fetchall())
+        broken = 0
+        if self._broken is not None:  # the others are counted where they are sent
+            broken = sum(one in beaten for one in cursor.execute(self._broken.encode()))
         kept: list[Row] = []
         lost: list[Row] = []
         for row in rows:

@@ -14,8 +14,8 @@ from apply.mapping.types import CompiledMapping
 from apply.queries import load
 from apply.replay_report import HIDDEN, Diff, Sample
 from apply.sink import Connection
-from apply.sql_text import quote, target_sql
-from schemas.definitions.mapping import MappingSpec, Personal
+from apply.sql_text import child_sql, quote, target_sql
+from schemas.definitions.mapping import ChildSpec, MappingSpec, Personal
 
 _SQL = load("replay")
 SAMPLES = 3
@@ -69,7 +69,8 @@ class Sides:
                 yield name, f"{new} IS DISTINCT FROM {old}"
 
 
-_READ = 'LEFT JOIN replay_ends e ON e.partition_id = t."_partition_id"'
+READ = 'LEFT JOIN replay_ends e ON e.partition_id = t."_partition_id"'
+"""The end `e.end_at` up to which a live row `t` is compared; see `read_up_to`."""
 
 
 def read_up_to(connection: Connection, ends: Mapping[int, int]) -> None:
@@ -134,7 +135,7 @@ def compare(connection: Connection, of: Sides, diff: Diff) -> None:
             f"SELECT count(*) FILTER (WHERE NOT ({there}) AND NOT {dies} OR {returns}),"
             f" count(*) FILTER (WHERE {changed}), count(*) FILTER (WHERE {deleted}),"
             f" count(*) FILTER (WHERE {alive}){each}"
-            f" FROM {of.new} excluded LEFT JOIN {of.live} t ON {of.same_key} {_READ}"
+            f" FROM {of.new} excluded LEFT JOIN {of.live} t ON {of.same_key} {READ}"
             ' WHERE t."_partition_id" IS NULL OR t."_offset" < e.end_at'
         ).encode()
     ).fetchone()
@@ -157,7 +158,7 @@ def _records(connection: Connection, of: Sides, what: str, condition: str) -> li
     rows = connection.execute(
         (
             f'SELECT i.partition, excluded."_offset", excluded."_index" FROM {of.new} excluded'
-            f" JOIN {of.live} t ON {of.same_key} {_READ}"
+            f" JOIN {of.live} t ON {of.same_key} {READ}"
             ' LEFT JOIN gapless.partition_id i ON i.id = excluded."_partition_id"'
             f' WHERE {condition} AND t."_offset" < e.end_at LIMIT {SAMPLES}'
         ).encode()
@@ -171,7 +172,7 @@ def _values(connection: Connection, of: Sides, name: str, condition: str) -> lis
         (
             f'SELECT i.partition, excluded."_offset", excluded."_index", {before},'
             f" excluded.{quote(name)}::text"
-            f" FROM {of.new} excluded JOIN {of.live} t ON {of.same_key} {_READ}"
+            f" FROM {of.new} excluded JOIN {of.live} t ON {of.same_key} {READ}"
             ' LEFT JOIN gapless.partition_id i ON i.id = excluded."_partition_id"'
             f' WHERE {condition} AND t."_offset" < e.end_at LIMIT {SAMPLES}'
         ).encode()
@@ -224,7 +225,7 @@ def _without(
 ) -> None:
     gone = (
         f'SELECT t."_partition_id", t."_offset", t."_index", ({said} LIMIT 1) AS outcome'
-        f' FROM {table} t {_READ} WHERE NOT t."_deleted" AND t."_offset" < e.end_at AND {condition}'
+        f' FROM {table} t {READ} WHERE NOT t."_deleted" AND t."_offset" < e.end_at AND {condition}'
         ' AND (%(only)s::text IS NULL OR t."_partition_id" ='
         " (SELECT id FROM gapless.partition_id WHERE text = %(only)s))"
     )
@@ -269,7 +270,7 @@ _REASONS = {
 
 
 def needs_shadow(connection: Connection, new: MappingSpec, live: MappingSpec) -> list[str]:
-    """Why the live table cannot hold the new version's rows; empty if it can, or if there is none.
+    """Why the live tables cannot hold the new version's rows; empty if they can, or if there are none.
 
     `new`: its table stands in this database, empty or not.
     """
@@ -285,7 +286,25 @@ def needs_shadow(connection: Connection, new: MappingSpec, live: MappingSpec) ->
             found.append(f"column {name} is {have[name]}, would be {kind}")
     if ("source_revision" in have) != ("source_revision" in want):
         found.append("one of the two has a revision, the other has none")
+    for child in new.children.values():
+        found += _child_needs_shadow(
+            connection, child_sql(new, child), child_sql(live, child), child
+        )
     return found
+
+
+def _child_needs_shadow(
+    connection: Connection, new: str, live: str, child: ChildSpec
+) -> Iterator[str]:
+    have, want = column_types(connection, live), column_types(connection, new)
+    if not have:
+        return
+    keys = [", ".join(sorted(_key_of(connection, table))) for table in (live, new)]
+    if keys[0] != keys[1]:
+        yield f"the key of {child.table} is {keys[0]}, would be {keys[1]}"
+    for name, kind in want.items():
+        if have.get(name, kind) != kind:
+            yield f"column {name} of {child.table} is {have[name]}, would be {kind}"
 
 
 def by_hash(connection: Connection) -> None:

@@ -46,12 +46,21 @@ HIDDEN = "(not shown)"
 
 
 @dataclass(slots=True)
+class ChildDiff:
+    """Elements of one child table below rows that have a new state."""
+
+    added: int = 0
+    changed: int = 0
+    removed: int = 0
+
+
+@dataclass(slots=True)
 class Diff:
     """What would change. `removed`: living rows without a successor, by reason: `deleted` (the
     record says so), `ignored`, `quarantined`, `erased`, `superseded`, `other_key` (the record now has
     another one), `without_observation` (the log no longer has what the row is from).
 
-    `newly_quarantined`: records by reason that do not fail now; `healed`: by the reason why they
+    `children`: by child table. `newly_quarantined`: records by reason that do not fail now; `healed`: by the reason why they
     fail now, of records that would become a row. `incomparable`: why rows cannot be compared.
     """
 
@@ -60,6 +69,7 @@ class Diff:
     unchanged: int = 0
     changed_columns: dict[str, int] = field(default_factory=dict)
     removed: dict[str, int] = field(default_factory=dict)
+    children: dict[str, ChildDiff] = field(default_factory=dict)
     newly_quarantined: dict[str, int] = field(default_factory=dict)
     healed: dict[str, int] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)

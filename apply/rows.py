@@ -16,10 +16,11 @@ from apply.barrier import Barrier, listed
 from apply.changes import Change, Events
 from apply.children import ChildTables
 from apply.copy_form import RowForms, chunks
-from apply.faults import SinkFault, check_filled, refusal, timed_out
+from apply.faults import SinkFault, check_filled, is_of_a_value, refusal, timed_out
 from apply.fold import fold, split_barred
 from apply.guard import broken_sql, lowered_sql, upsert_sql
 from apply.mapping.types import BEGAN, PARTITION_ID, CompiledMapping, Row
+from apply.narrowed import check_columns
 from apply.outcomes import Outcome, Reason, Refusal
 from apply.prefilter import Prefilter
 from apply.share import FOREIGN_OWNER, Share, coordinates
@@ -62,7 +63,8 @@ class Target:
         self.children = ChildTables(compiled, self.stage) if compiled.children else None
 
     def prepare(self, connection: Connection) -> None:
-        """Make the temporary table. Raises psycopg.errors.UndefinedTable if the target is missing."""
+        """Make the temporary table. Raises psycopg.errors.UndefinedTable if the target is missing,
+        SinkFault if one of its columns takes less than it has to."""
         columns = columns_sql(self.compiled.columns)
         connection.execute(
             f"CREATE TEMPORARY TABLE {quote(self.stage)} ON COMMIT DELETE ROWS AS"
@@ -71,6 +73,7 @@ class Target:
         self.prefilter.prepare(connection)
         if self.children is not None:
             self.children.prepare(connection)
+        check_columns(connection, self.compiled.spec)
 
     def empty(self, connection: Connection) -> None:
         """Another round within the same transaction."""
@@ -114,6 +117,7 @@ class Landing:
         self._families = share.families()
         self._blame_timeouts = False
         self._timed_out = 0
+        self._checked = False
 
     def land(
         self,
@@ -205,6 +209,8 @@ class Landing:
         except psycopg.Error as error:
             self._used = used  # the savepoint took the staged rows along
             check_filled(error, self._target.filled)
+            if is_of_a_value(error):
+                self._check_columns()
             found = refusal(error)
             if found is None and self._blame_timeouts:
                 found = timed_out(error)
@@ -213,6 +219,12 @@ class Landing:
             return found
         self._accept(upserted)
         return None
+
+    def _check_columns(self) -> None:
+        """Before a value is blamed; once, for the locks of this transaction keep tables as they are."""
+        if not self._checked:
+            check_columns(self._connection, self._target.compiled.spec)
+            self._checked = True
 
     def _accept(self, upserted: _Upserted) -> None:
         self._share.mark(upserted.beaten, Outcome.SUPERSEDED)

@@ -21,7 +21,7 @@ from apply.batch import Batch
 from apply.changes import Change
 from apply.claim import Position, claim, reclaim, release
 from apply.copies import Copies
-from apply.faults import SinkFault, refusal, sink_fault
+from apply.faults import NotPrepared, SinkFault, refusal, sink_fault
 from apply.mapping.types import CompiledMapping
 from apply.marks import Marks
 from apply.outbox import Outbox
@@ -112,7 +112,7 @@ class Store:
         """
         self.close()
         try:
-            connection = connect(self._dsn, self._pipeline)
+            connection = self._connection = connect(self._dsn, self._pipeline)
             if not self._replay:
                 still_ours(connection, self._mappings)
             for target in self._targets.values():
@@ -121,8 +121,10 @@ class Store:
                 ledger.prepare(connection)
             else:
                 self._outbox.prepare(connection)
-            self._connection = connection
             return self._keep_claims(connection)
+        except (SinkFault, NotPrepared):
+            self.close()
+            raise
         except psycopg.Error as error:
             self.close()
             raise sink_fault(error) from error

@@ -43,11 +43,24 @@ class TableRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class Found:
     """A column as the database has it."""
 
     kind: str
     collation: str
+
+    def __str__(self) -> str:
+        return self.kind + (f" COLLATE {self.collation}" if self.collation == "C" else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """A column that is another than the mapping of its table would make it."""
+
+    table: str
+    column: str
+    found: Found
+    wanted: Found
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +193,17 @@ def _migrate_child(
     return [f"table {layout.table} created{later}"]
 
 
+def differing(connection: Connection, spec: MappingSpec) -> list[Differing]:
+    """The columns of a mapping's tables that are there, but are others than it declares."""
+    found = []
+    for layout in (_target(spec), *(_child(spec, child) for child in spec.children.values())):
+        have = _columns(connection, layout.sql) or {}
+        for name, want in _wanted(connection, layout).items():
+            if have.get(name, want) != want:
+                found.append(Differing(layout.table, name, have[name], want))
+    return found
+
+
 def _widen(connection: Connection, layout: _Layout) -> list[str]:
     """Add the columns that a table lacks. Raises TableRefused for what cannot be added."""
     have = _columns(connection, layout.sql) or {}
@@ -195,7 +219,7 @@ def _widen(connection: Connection, layout: _Layout) -> list[str]:
     return [f"table {layout.table} has new columns: {names}"]
 
 
-def _columns(connection: Connection, table: str) -> dict[str, _Found] | None:
+def _columns(connection: Connection, table: str) -> dict[str, Found] | None:
     """Columns by name; None if there is no such table."""
     rows = connection.execute(
         """
@@ -205,10 +229,10 @@ def _columns(connection: Connection, table: str) -> dict[str, _Found] | None:
         """,
         (table,),
     ).fetchall()
-    return {name: _Found(kind, collation) for name, kind, collation in rows} or None
+    return {name: Found(kind, collation) for name, kind, collation in rows} or None
 
 
-def _wanted(connection: Connection, layout: _Layout) -> dict[str, _Found]:
+def _wanted(connection: Connection, layout: _Layout) -> dict[str, Found]:
     """The mapping's columns as this database would have them."""
     columns = ", ".join(layout.column_sql(column) for column in layout.columns)
     connection.execute(f"CREATE TEMPORARY TABLE {_WANTED} ({columns})".encode())
@@ -217,7 +241,7 @@ def _wanted(connection: Connection, layout: _Layout) -> dict[str, _Found]:
     return found or {}
 
 
-def _check_ours(connection: Connection, layout: _Layout, have: dict[str, _Found]) -> None:
+def _check_ours(connection: Connection, layout: _Layout, have: dict[str, Found]) -> None:
     ours = {column.name for column in layout.system}
     other_kind = {column.name for column in SYSTEM_COLUMNS if column.name[0] == "_"} - ours
     if not ours <= have.keys() or other_kind & have.keys():
@@ -245,7 +269,7 @@ def _check_ours(connection: Connection, layout: _Layout, have: dict[str, _Found]
         )
 
 
-def _check_types(layout: _Layout, have: dict[str, _Found], wanted: dict[str, _Found]) -> None:
+def _check_types(layout: _Layout, have: dict[str, Found], wanted: dict[str, Found]) -> None:
     if "source_revision" in wanted and "source_revision" not in have:
         raise TableRefused(
             f"the rows of {layout.table} have no revision, and this mapping declares one",
@@ -259,12 +283,8 @@ def _check_types(layout: _Layout, have: dict[str, _Found], wanted: dict[str, _Fo
     for name, want in wanted.items():
         found = have.get(name)
         if found is not None and found != want:
-            kinds = [
-                one.kind + (f" COLLATE {one.collation}" if one.collation == "C" else "")
-                for one in (found, want)
-            ]
             raise TableRefused(
-                f"column {name} of {layout.table} is {kinds[0]}, this {layout.what} says {kinds[1]}",
+                f"column {name} of {layout.table} is {found}, this {layout.what} says {want}",
                 f"Give the column a new name, or keep its name and build the table anew:"
                 f" `gapless replay {layout.mapping} --shadow`.",
                 layout.place,

@@ -97,6 +97,11 @@ def _diff(diff: Diff, *, done: bool) -> list[str]:
             f"  {change:<14}{diff.changed:,} rows" + (f"   {columns}" if columns else ""),
             f"  {stay:<14}{diff.unchanged:,} rows",
         ]
+    would = "" if done else "would be "
+    lines += [
+        f"  {f'in {table}':<13} {would}added {one.added:,}  changed {one.changed:,}  gone {one.removed:,}"
+        for table, one in diff.children.items()
+    ]
     lines += _removed(diff, "gone" if done else "would miss")
     fail, heal = ("newly failing", "healed") if done else ("would fail", "would heal")
     lines.append(f"  {fail:<14}{_by_reason(diff.newly_quarantined)} that do not fail now")

@@ -21,8 +21,8 @@ from schemas.definitions.mapping import FunctionSpec
 _log = structlog.get_logger(__name__)
 _REASONS = {
     How.HUNG: Reason.MAPPER_HUNG,
-    How.KILLED: Reason.KILLED_WORKER,
-    How.MEMORY: Reason.KILLED_WORKER,
+    How.KILLED: Reason.MAPPER_ENDED,
+    How.MEMORY: Reason.MAPPER_ENDED,
 }
 
 

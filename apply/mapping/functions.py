@@ -70,6 +70,8 @@ def entities(
     for at, made in zip(asked, answers, strict=True):
         if isinstance(made, Skipped):
             mapped.outcomes[at] = Outcome.IGNORED
+            # What is listed exists, and nobody can tell which row it must keep.
+            mapped.unreadable += observation.plan == "snapshot"
             continue
         row = made if isinstance(made, Failed) else _row(made, members)
         if isinstance(row, Failed):

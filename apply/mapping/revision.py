@@ -14,6 +14,7 @@ from schemas.definitions.paths import MISSING, Path, Root, find
 def revision_of(rules: Rules, observed: Mapping[str, object], raw: bytes) -> Any:
     """In the form that rows hold; None where the record says none that can be read.
 
+    What a function makes of the record is not made again here, so a revision in it is not known.
     `observed`: values of `observation.` paths, as the mapper sees them.
     """
     if rules.revision is None or rules.entity is None:
@@ -22,7 +23,7 @@ def revision_of(rules: Rules, observed: Mapping[str, object], raw: bytes) -> Any
         record = read_record(raw)
     except Unreadable:
         return None
-    entity = find(rules.entity.steps, record)
+    entity = MISSING if rules.made else find(rules.entity.steps, record)
 
     def value_of(path: Path) -> object:
         if path.root is Root.OBSERVATION:

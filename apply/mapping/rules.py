@@ -184,7 +184,8 @@ def _column(spec: ColumnSpec, plan: str, outside: Outside, *, key: bool) -> Rule
     paths = spec.path.of(plan) if spec.path is not None else None
     if spec.personal is Personal.DROP:
         paths, default = None, None
-    if spec.personal is Personal.HASH and default is not None:
+    looked_at = spec.hash_key is not None and outside is UNUSED  # then nothing is ever mapped
+    if spec.personal is Personal.HASH and default is not None and not looked_at:
         default = hasher_of(spec, outside)(default)
     return Rule(
         name=spec.name,

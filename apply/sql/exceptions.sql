@@ -56,7 +56,7 @@ WHERE mapping_version = %(mapping_version)s AND partition = %(partition)s
   AND generation = %(generation)s AND "offset" = %(offset)s AND index = %(index)s
 
 -- name: cover
--- Another row stands for this one; its bytes are kept only where they differ.
+-- Another row stands for this one; its bytes are kept only where they differ. The relay finds them there.
 UPDATE gapless.exception SET sightings = 0, raw = CASE WHEN %(same)s THEN NULL ELSE raw END
 WHERE mapping_version = %(mapping_version)s AND partition = %(partition)s
   AND generation = %(generation)s AND "offset" = %(offset)s AND index = %(index)s

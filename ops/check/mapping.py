@@ -80,20 +80,21 @@ def judged(
 
 def problem_at(folder: Path, spec: MappingSpec, found: NoSuchPath) -> Problem:
     """A warning at the column's line in its file."""
-    line, column, excerpt = column_at(folder, spec, found.column)
+    line, column, excerpt = place_at(folder, spec, *found.place)
     return Problem(spec.file, line, column, found.message, excerpt, found.advice, "warning")
 
 
-def column_at(folder: Path, spec: MappingSpec, name: str) -> tuple[int, int, str]:
-    """Line and column from 1 of a column's value, and the line; the first line if unsure."""
+def place_at(folder: Path, spec: MappingSpec, *place: str) -> tuple[int, int, str]:
+    """Line and column from 1 of the value behind these keys, and the line; the first line if unsure."""
     try:
         text = (folder / spec.file).read_text("utf-8-sig")
     except OSError:
         return 1, 1, ""
     root = read_tree(text).root
-    node = _below(root, "columns") if isinstance(root, MapNode) and "mapping" in root.entries else (
-        _below(root, "mappings", spec.name, "columns")
-    )  # fmt: skip
+    *outer, name = place
+    if not (isinstance(root, MapNode) and "mapping" in root.entries):
+        outer = ["mappings", spec.name, *outer]
+    node = _below(root, *outer)
     entry: Entry | None = node.entries.get(name) if isinstance(node, MapNode) else None
     if entry is None:
         return 1, 1, ""

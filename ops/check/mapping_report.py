@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ops.check.mapping import Records, column_at, judged, problem_at
+from ops.check.mapping import Records, judged, place_at, problem_at
 from schemas.definitions.load import Definitions
 from schemas.definitions.mapping import MappingSpec
 from schemas.definitions.risks import risks_of_mapping
@@ -38,12 +38,13 @@ def report(
         "refused": [
             {
                 "key": one.key, "reason": one.reason, "detail": one.detail,
-                "line": None if one.column is None else column_at(folder, spec, one.column)[0],
+                "line": None if one.column is None else place_at(folder, spec, "columns", one.column)[0],
             }
             for one in sample.refused
         ],
         "faults": dict(sample.faults),
         "outcomes": dict(sample.outcomes),
+        "children": dict(sample.children),
         "deleted": sample.deleted,
         "nowhere": [str(problem_at(folder, spec, one)) for one in nowhere],
     }  # fmt: skip
@@ -81,6 +82,7 @@ def _sample(told: dict[str, Any]) -> Iterator[str]:
         yield from (f"  {number} × {fault}" for fault, number in told["faults"].items())
     counts = ", ".join(f"{number} {name}" for name, number in sorted(told["outcomes"].items()))
     gone = f" ({told['deleted']} deleted)" if told["deleted"] else ""
-    yield f"{'Would become':<26} {counts or 'nothing'}{gone}"
+    born = "".join(f"; {number} {table}" for table, number in told["children"].items())
+    yield f"{'Would become':<26} {counts or 'nothing'}{gone}{born}"
     for problem in told["nowhere"]:
         yield from ("", problem, "")

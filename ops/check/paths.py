@@ -3,66 +3,123 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from apply.mapping.raw import Unreadable, read_record
-from schemas.definitions.mapping import Alternative, ColumnSpec, MappingSpec
-from schemas.definitions.paths import MISSING, Path, Root, find, format_steps
+from schemas.definitions.mapping import Alternative, ChildSpec, ColumnSpec, MappingSpec
+from schemas.definitions.paths import EACH, MISSING, Path, Root, find, format_steps
 from schemas.definitions.problems import closest
 from schemas.records import Observation
 
 _DEEPEST = 6
 _MOST_PATHS = 2_000
+_Seen = tuple[str, object, object]
+"""The plan, a record, and what paths start from in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoSuchPath:
-    """A column whose path no record has. `instead` is in `count` of them; None: nothing is alike."""
+    """A path that no record has. `instead` is in `count` of them; None: nothing is alike.
 
-    column: str
+    `place`: the keys of the mapping that lead to it. `of`: what was sampled, records or the elements
+    of a child's lists. `rare`: what to do if it is right all the same.
+    """
+
+    place: tuple[str, ...]
     path: str
     records: int
     instead: str | None
     count: int
+    of: str = "records"
+    rare: str = "If it is rare, add `default:`."
 
     @property
     def message(self) -> str:
-        return f"none of {self.records} sampled records has {self.path}"
+        return f"none of {self.records} sampled {self.of} has {self.path}"
 
     @property
     def advice(self) -> str:
-        rare = "If it is rare, add `default:`."
         if self.instead is None:
-            return rare
-        return f"Did you mean `{self.instead}` (in {self.count} of {self.records})? {rare}"
+            return self.rare
+        return f"Did you mean `{self.instead}` (in {self.count} of {self.records})? {self.rare}"
 
 
 def paths_to_nowhere(spec: MappingSpec, pages: Sequence[Observation]) -> list[NoSuchPath]:
     """Columns without a default that find nothing in any record that the mapping wants."""
     records = list(_wanted(spec, pages))
-    found = []
-    for column in spec.columns.values():
+    made = spec.python is not None
+    found = list(_nowhere(spec.columns.values(), records, made=made))
+    for child in spec.children.values():
+        found += _list_nowhere(child, records, made=made)
+        elements = list(_elements(child, records, made=made))
+        for one in _nowhere(child.columns.values(), elements, made=False):
+            place = ("children", child.name, *one.place)
+            found.append(replace(one, place=place, of=f"elements of {child.name}"))
+    return found
+
+
+def _nowhere(
+    columns: Iterable[ColumnSpec], records: Sequence[_Seen], *, made: bool
+) -> Iterator[NoSuchPath]:
+    """`made`: a function makes the entities, so they are not known here."""
+    for column in columns:
         missed = [
             one
             for plan, record, entity in records
             for one in _alternatives(column, plan)
-            if _looks(one.path, spec) and not _has(one.path, record, entity)
+            if _looks(one.path, made=made) and not _has(one.path, record, entity)
         ]
-        asked = sum(any(_looks(one.path, spec) for one in _alternatives(column, plan))
+        asked = sum(any(_looks(one.path, made=made) for one in _alternatives(column, plan))
                     for plan, _, _ in records)  # fmt: skip
         tried = sum(len(_alternatives(column, plan)) for plan, _, _ in records)
         if not asked or len(missed) < tried or column.default is not None:
             continue
         path = missed[0].path
         instead, count = _instead(path, records)
-        found.append(NoSuchPath(column.name, path.text, asked, instead, count))
-    return found
+        yield NoSuchPath(("columns", column.name), path.text, asked, instead, count)
 
 
-def _wanted(
-    spec: MappingSpec, pages: Sequence[Observation]
-) -> Iterator[tuple[str, object, object]]:
+def _list_nowhere(
+    child: ChildSpec, records: Sequence[_Seen], *, made: bool
+) -> Iterator[NoSuchPath]:
+    """The list of a child that no record has; an empty one is there."""
+    lists = [(_list_of(path), seen) for path, seen in _paths_of(child, records, made=made)]
+    if lists and not any(_has(path, record, entity) for path, (_, record, entity) in lists):
+        path = lists[0][0]
+        instead, count = _instead(path, records)
+        place = ("children", child.name, "path")
+        rare = "Or are they empty lists that are left out?"
+        yield NoSuchPath(place, path.text, len(lists), instead, count, rare=rare)
+
+
+def _elements(child: ChildSpec, records: Sequence[_Seen], *, made: bool) -> Iterator[_Seen]:
+    """The elements of a child's lists that are objects, each with its record."""
+    for path, (plan, record, entity) in _paths_of(child, records, made=made):
+        listed = find(_list_of(path).steps, entity if path.root is Root.ENTITY else record)
+        inside = path.steps[path.steps.index(EACH) + 1 :]
+        for one in listed if isinstance(listed, list) else ():
+            element = find(inside, one)
+            if isinstance(element, dict):
+                yield plan, record, element
+
+
+def _paths_of(
+    child: ChildSpec, records: Sequence[_Seen], *, made: bool
+) -> Iterator[tuple[Path, _Seen]]:
+    for seen in records:
+        path = child.path.of(seen[0])
+        if path is not None and _looks(path, made=made):
+            yield path, seen
+
+
+def _list_of(path: Path) -> Path:
+    """Where the list itself stands."""
+    steps = path.steps[: path.steps.index(EACH)]
+    return replace(path, steps=steps, text=path.text.partition("[*]")[0])
+
+
+def _wanted(spec: MappingSpec, pages: Sequence[Observation]) -> Iterator[_Seen]:
     """The plan, the record and the entity of every record that is an object and not filtered."""
     for page in pages:
         steps = spec.entity.of(page.plan)
@@ -92,16 +149,16 @@ def _alternatives(column: ColumnSpec, plan: str) -> tuple[Alternative, ...]:
     return () if column.path is None else column.path.of(plan) or ()
 
 
-def _looks(path: Path, spec: MappingSpec) -> bool:
+def _looks(path: Path, *, made: bool) -> bool:
     """Whether records can tell: what a function makes, and what we observed, is not in them."""
-    return path.root is Root.RECORD or (path.root is Root.ENTITY and spec.python is None)
+    return path.root is Root.RECORD or (path.root is Root.ENTITY and not made)
 
 
 def _has(path: Path, record: object, entity: object) -> bool:
     return find(path.steps, entity if path.root is Root.ENTITY else record) is not MISSING
 
 
-def _instead(path: Path, records: Sequence[tuple[str, object, object]]) -> tuple[str | None, int]:
+def _instead(path: Path, records: Sequence[_Seen]) -> tuple[str | None, int]:
     counts: Counter[str] = Counter()
     for _, record, entity in records:
         counts.update(set(_paths(entity if path.root is Root.ENTITY else record, ())))

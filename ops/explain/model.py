@@ -12,15 +12,19 @@ OUTCOMES = ("applied", "superseded", "ignored", "quarantined", "retryable", "era
 
 @dataclass(frozen=True, slots=True)
 class Became:
-    """What one version of the mapping made of a record; `exception` says why, and who decided."""
+    """What one version of the mapping made of a record; `exception` says why, and who decided.
+
+    `beside`: its table stands beside the live one, so it says nothing of the row.
+    """
 
     version: int
     outcome: str
     exception: str | None = None
+    beside: bool = False
 
     def __str__(self) -> str:
         why = f" ({self.exception})" if self.exception else ""
-        return f"v{self.version} {self.outcome}{why}"
+        return f"v{self.version} {'beside live: ' if self.beside else ''}{self.outcome}{why}"
 
 
 @dataclass(slots=True)
@@ -53,11 +57,16 @@ class Sighting:
     wrote_row: bool = False
     raw: bytes = b""
 
+    @property
+    def newest(self) -> Became | None:
+        """What the newest version that has had the live table made of it."""
+        return next((one for one in self.became if not one.beside), None)
+
     def to_json(self, *, raw: bool) -> dict[str, Any]:
         found = asdict(self)
         found["pass"] = found.pop("pass_")
         found["fetched_at"], found["as_of"] = iso(self.fetched_at), iso(self.as_of)
-        newest = self.became[0] if self.became else None
+        newest = self.newest
         found["outcome"] = newest.outcome if newest else None
         found["exception"] = newest.exception if newest else None
         body = found.pop("raw")
@@ -119,7 +128,7 @@ class Explanation:
 
 def _sighting(seen: Sighting, raw: bool) -> list[str]:
     place = f"{seen.partition}/{seen.offset}/{seen.index}"
-    became = seen.became[0].outcome if seen.became else "not applied yet"
+    became = seen.newest.outcome if seen.newest else "not applied yet"
     mark = "  <- the row" if seen.wrote_row else ""
     revision = f"revision {seen.revision}" if seen.revision is not None else "no revision"
     gone = ", deleted" if seen.deleted else ""

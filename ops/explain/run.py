@@ -29,7 +29,7 @@ _SYSTEM = (
     "_mapping_version", "_deleted", "_observed_at", "_began",
 )  # fmt: skip
 _LEDGER = """
-SELECT v.version, get_byte(l.outcomes, %(at)s) AS outcome,
+SELECT v.version, v.state IN ('shadow', 'kept') AS beside, get_byte(l.outcomes, %(at)s) AS outcome,
   e.state, e.reason, e.detail, e.decided_by, e.decided_at, e.decided_note
 FROM gapless.page_ledger l
 JOIN gapless.mapping_version v ON v.id = l.mapping_version
@@ -146,7 +146,8 @@ def _outcome(db: psycopg.Connection[Row], mapping: str, seen: Sighting, first_in
         "index": seen.index, "at": seen.index - first_index, "mapping": mapping,
     }  # fmt: skip
     for row in db.execute(_LEDGER, values):
-        seen.became.append(Became(row["version"], OUTCOMES[row["outcome"] - 1], _why(row)))
+        outcome = OUTCOMES[row["outcome"] - 1]
+        seen.became.append(Became(row["version"], outcome, _why(row), row["beside"]))
 
 
 def _why(row: Row) -> str | None:

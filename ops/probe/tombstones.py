@@ -17,8 +17,8 @@ _KINDS = ("type", "event", "action", "status", "state")
 
 
 def says_gone(record: Any, plan: str, mappings: Sequence[MappingSpec]) -> bool:
-    """`mappings`: those of the stream."""
-    declared = [spec for spec in mappings if spec.deleted is not None]
+    """`mappings`: those of the stream; what one says of rows that a function makes is not asked."""
+    declared = [one for one in mappings if one.deleted is not None and one.python is None]
     if declared:
         return any(_matches(spec, record, plan) for spec in declared)
     if not isinstance(record, dict):

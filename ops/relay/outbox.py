@@ -41,11 +41,15 @@ FROM (SELECT * FROM head LIMIT %(most)s) h"""
 
 _TO_TOPICS = _heads("IS NOT NULL", "IS NULL", "true")
 _POSTED = _heads("IS NULL", "IS NOT NULL", "mapping = %(mapping)s")
-# A copy's bytes are read when it is published: what an erasure or a retention has taken meanwhile
-# goes out as a tombstone of its key.
+# A copy's bytes are read when it is published, of the later sighting that stands for its own where
+# that is the same. What an erasure or a retention has taken meanwhile goes out as a tombstone of its key.
 _LOCK = """
 SELECT o.id, o.mapping, o.key, o.sequence, o.type, o.topic, o.idempotency_key, o.attempts,
-  o.created_at, o.headers, CASE WHEN o.effect = 'quarantined' THEN coalesce(o.value, e.raw)
+  o.created_at, o.headers, CASE WHEN o.effect = 'quarantined' THEN coalesce(o.value, e.raw,
+    (SELECT s.raw FROM gapless.exception s WHERE s.partition_id = e.partition_id
+      AND s.mapping_version = e.mapping_version AND s.fingerprint = e.fingerprint
+      AND s.content = e.content AND s.raw IS NOT NULL
+      AND s.state IN ('retryable', 'quarantined', 'repeated', 'dismissed') LIMIT 1))
     ELSE coalesce(o.value, convert_to(o.payload::text, 'UTF8')) END AS body
 FROM gapless.outbox o LEFT JOIN gapless.exception e ON o.effect = 'quarantined'
   AND e.partition = (o.payload->>'partition')::int

@@ -25,6 +25,8 @@ _UNBLOCKS: Mapping[str, str] = {
     "missing_privilege": "the privilege that the log of apply names",
     "missing_table": "gapless migrate",
     "missing_column": "gapless migrate",
+    "changed_column": "the column's type as the mapping declares it; the log of apply names it",
+    "missing_key": "the primary key of the table, as gapless migrate makes it",
     "column_not_filled": "give that column of the table a default, or drop its NOT NULL",
     "wrong_password": "the password in GAPLESS_POSTGRES or PGPASSWORD of apply",
     "not_authorised": "a user that Postgres lets in, in GAPLESS_POSTGRES of apply",

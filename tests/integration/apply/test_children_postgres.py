@@ -330,6 +330,11 @@ def test_a_column_that_nobody_fills_stops_the_sink_and_no_record(
     assert [fault.reason for fault in work.faults] == [Reason.CHECK], (
         "a mapped column: the record's"
     )
+    connection.execute("ALTER TABLE order_lines ALTER COLUMN sku TYPE varchar(3)")
+    with pytest.raises(
+        SinkFault, match=r"sku of order_lines is character varying\(3\) and not text"
+    ):
+        Target(compile_mapping(orders, 9)).prepare(connection)
 
 
 def test_a_list_without_a_key_of_its_own_is_keyed_by_position(

@@ -17,31 +17,45 @@ def row(record, seen):
         return Ignored()
     if record["lifecycle"] == "poison":
         os._exit(1)
+    record["cards"] = [{"number": card} for card in record.pop("held", ())]
     return {**record, "balance": Decimal(record["balance"]) * 2, "email": seen.tenant}
 """
 
 
 def test_rows_of_a_function_are_applied(scene: Scene) -> None:
     (scene.folder / "account_rows.py").write_text(FUNCTION)
-    scene.define(2, **{"key: id": "key: id\npython: account_rows:row"})
+    cards = "children:\n  cards: {path: 'cards[*]', key: number, columns: {number: text}}\nevents:"
+    made = {"key: id": "key: id\npython: account_rows:row", "events:": cards}
+    scene.define(2, **made)
     scene.put(
         page(
             [
-                account(1), account(2, lifecycle="draft"), account(3, lifecycle="poison"),
+                account(1, held=["a"]), account(2, lifecycle="draft"),
+                account(3, lifecycle="poison", held=["b", "c"]),
                 account(4, lifecycle="odd"), b"no json", account(5, deleted=True),
             ]
         )
     )  # fmt: skip
     with scene.applying():
         scene.settle()
-        scene.put(page([account(1, 2, balance="0.25")], number=2))
+        scene.put(page([account(1, 2, balance="0.25", held=["d"])], number=2))
         scene.settle()
     assert scene.balance() == {"applied": 3, "ignored": 1, "quarantined": 3}
     rows = scene.rows("SELECT id, balance::text, email, _deleted FROM accounts ORDER BY id")
     assert rows == [("a-1", "0.50", "north", False), ("a-5", "21.00", "north", True)]
     found = scene.rows("SELECT index, reason, key->>'id' FROM gapless.exception ORDER BY index")
     assert found == [
-        (2, "killed_worker", None), (3, "unknown_value", "a-4"), (4, "unreadable", None),
+        (2, "mapper_ended", None), (3, "unknown_value", "a-4"), (4, "unreadable", None),
+    ]  # fmt: skip
+    # a function that is put right heals its record by itself, children and all
+    (scene.folder / "mended_rows.py").write_text(
+        FUNCTION.replace("os._exit(1)", "record['lifecycle'] = 'active'")
+    )
+    scene.define(3, **{**made, "key: id": "key: id\npython: mended_rows:row"})
+    with scene.applying():
+        scene.until("SELECT state FROM gapless.exception WHERE index = 2", "resolved")
+    assert scene.rows("SELECT parent_id, number FROM cards ORDER BY 2") == [
+        ("a-3", "b"), ("a-3", "c"), ("a-1", "d"),
     ]  # fmt: skip
 
 

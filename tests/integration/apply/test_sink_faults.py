@@ -7,6 +7,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -87,6 +88,39 @@ def test_a_table_that_is_away_pauses_and_quarantines_nothing(scene: Scene) -> No
         scene.db.execute("ALTER TABLE elsewhere RENAME TO accounts")
         scene.settle()
     _nothing_lost(scene, 2)
+
+
+@pytest.mark.parametrize(
+    ("column", "less", "more", "record"),
+    [
+        ("balance", "numeric(4,1)", "numeric(22,4)", {"balance": "12345.67"}),
+        ("email", "varchar(20)", "text", {"email": FILLER}),
+        ("source_revision", "integer", "bigint", {"version": 2**40}),
+        ("updated_at", "date", "timestamptz", {}),
+    ],
+)
+def test_a_column_that_takes_less_pauses_and_quarantines_nothing(
+    scene: Scene, column: str, less: str, more: str, record: dict[str, Any]
+) -> None:
+    """Somebody has altered it under a running worker, which then finds it again when it connects."""
+    alter = f"ALTER TABLE accounts ALTER COLUMN {column} TYPE"
+    with scene.applying():
+        scene.put(page([account(1)]))
+        scene.settle()
+        scene.db.execute(f"{alter} {less}".encode())
+        if not record:  # a cast that rounds in silence: only a new connection looks
+            scene.db.execute(
+                "SELECT pg_terminate_backend(backend_pid) FROM gapless.position"
+                " WHERE backend_pid IS NOT NULL"
+            )
+            wait_until(lambda: _paused() == "changed_column", 60, "apply says what was changed")
+        scene.put(page([account(2, **record), account(3)], number=2))
+        wait_until(lambda: _paused() == "changed_column", 60, "apply says what was changed")
+        assert scene.value("SELECT count(*) FROM gapless.exception") == 0
+        scene.db.execute(f"{alter} {more}".encode())
+        scene.settle()
+        wait_until(lambda: _paused() is None, 60, "apply goes on")
+    _nothing_lost(scene, 3)
 
 
 def test_a_deadlock_with_somebody_else_is_retried(scene: Scene) -> None:

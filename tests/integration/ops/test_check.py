@@ -134,6 +134,7 @@ def test_a_mapping_is_tried_on_the_newest_records_of_the_log(deployment: Deploym
     assert told["outcomes"] == {"applied": 5, "quarantined": 1}
     assert told["columns"] == ["id", "status", "mail", "email", "outcome"]
     assert told["rows"][0] == ["o-1", "open", "·", "(pers.)", "applied, 0 lines"]
+    assert told["children"] == {"order_lines": 0}
     detail = 'status "refunded" is none of open'
     assert told["refused"] == [
         {"key": "o-3", "reason": "unknown_value", "detail": detail, "line": 10}
@@ -145,9 +146,11 @@ def test_a_mapping_is_tried_on_the_newest_records_of_the_log(deployment: Deploym
         in done.stdout
     )
     assert f"      {detail}    line 10" in done.stdout
-    assert "Would become               5 applied, 1 quarantined" in done.stdout
+    assert "Would become               5 applied, 1 quarantined; 0 order_lines" in done.stdout
     assert "mappings/orders.yaml:11:9  warning: none of 6 sampled records has emial" in done.stdout
     assert "Did you mean `email` (in 6 of 6)?" in done.stdout
+    assert "warning: none of 6 sampled records has lines" in done.stdout
+    assert done.stdout.count("outcome") == 1
     assert "mail.example" not in done.stdout, "personal data is not shown"
     offline = run(deployment.environment, "check", "orders", "--offline")
     assert offline.returncode == 0
@@ -168,7 +171,7 @@ def test_a_function_is_tried_and_what_it_prints_is_shown(deployment: Deployment)
     assert "Rows are made by           shop_rows:order" in done.stdout
     assert "mapper_failed" in done.stdout
     assert "shop_rows:order raised KeyError at shop_rows.py:4" in done.stdout
-    assert "Would become               5 applied, 1 quarantined" in done.stdout
+    assert "Would become               5 applied, 1 quarantined; 0 order_lines" in done.stdout
     assert "looks at o-1" in done.stderr
     (deployment.settings.definitions / "shop_rows.py").unlink()
     away = run(deployment.environment, "check", "orders")

@@ -75,7 +75,7 @@ def test_explain_tells_what_each_version_of_the_mapping_made_of_it(deployment: D
         )
     (seen,) = read(deployment.environment, "explain", "orders", "o-3")["observations"]
     newest, oldest = seen["became"]
-    assert newest == {"version": 2, "outcome": "applied", "exception": None}
+    assert newest == {"version": 2, "outcome": "applied", "exception": None, "beside": False}
     assert (oldest["version"], oldest["outcome"]) == (1, "quarantined")
     assert oldest["exception"].startswith("dismissed: unknown_value, status")
     assert oldest["exception"].endswith("; ada at 2024-02-01T10:00:00Z: a test order")
@@ -83,6 +83,14 @@ def test_explain_tells_what_each_version_of_the_mapping_made_of_it(deployment: D
     text = run(deployment.environment, "explain", "orders", "o-3").stdout
     assert "v2 applied\n" in text
     assert "v1 quarantined (dismissed: unknown_value" in text
+    with deployment.database() as db:
+        db.execute("UPDATE gapless.mapping_version SET state = 'shadow' WHERE version = 2")
+    (seen,) = read(deployment.environment, "explain", "orders", "o-3")["observations"]
+    assert seen["outcome"] == "quarantined", "a table that is being built says nothing of the row"
+    assert (
+        "v2 beside live: applied\n"
+        in run(deployment.environment, "explain", "orders", "o-3").stdout
+    )
 
 
 def test_explain_of_a_key_that_nobody_has_seen(deployment: Deployment) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import apply.mapping.compile as compiler
+from apply.children import ChildForms
 from apply.mapping.compile import compile_mapping
 from apply.mapping.types import INDEX, LINEAGE
 from apply.outcomes import Outcome, Reason
@@ -134,3 +135,13 @@ def test_ordinary_children_take_the_generated_code(monkeypatch: pytest.MonkeyPat
 def test_a_key_that_no_table_can_have_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^column n: jsonb cannot be part of a key"):
         compile_mapping(parent(child(column("n", "jsonb"))), 1)
+
+
+def test_children_that_cannot_be_formed_leave_the_others_alone() -> None:
+    """The sink finds out about them, where one record can be isolated; the reading thread goes on."""
+    of = parent(child(column("q", "integer")))
+    found = mapped(of, '{"id":"a","lines":[{"n":1,"q":2}]}', '{"id":"b","lines":[{"n":1,"q":2}]}')
+    forms = ChildForms(compile_mapping(of, 6))
+    ((row,),) = found.children[0]
+    broken = ([(*row[:2], "no number", *row[3:])],)
+    assert forms.form_all({0: broken, 1: found.children[1]}) == {1: forms.form(found.children[1])}

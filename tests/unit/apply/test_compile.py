@@ -11,6 +11,7 @@ import apply.mapping.compile as compiler
 from apply.functions.outside import Surroundings
 from apply.mapping.compile import compile_mapping
 from apply.mapping.raw import content_hash
+from apply.mapping.rules import resolve
 from apply.mapping.types import SYSTEM_COLUMNS, Place
 from apply.outcomes import MEANING, Outcome, Reason, counts
 from schemas.definitions.column_types import parse_type
@@ -97,6 +98,19 @@ def test_a_row_carries_where_it_comes_from() -> None:
 def test_columns(one: ColumnSpec, record: str, stored: Any) -> None:
     found = values(spec(one), f'{{"id":"a","v":{record}}}', run="r7", tenant="north")
     assert found == [(stored,)]
+
+
+def test_a_keyed_hash_with_a_default_can_be_looked_at_without_the_key(tmp_path: Path) -> None:
+    """Whoever only registers a mapping, or asks for a revision, has no secrets."""
+    (tmp_path / "key").write_text("secret")
+    keyed = column(
+        "v", "text", personal=Personal.HASH, hash_key=Reference("file", "key"), default="none"
+    )
+    assert compile_mapping(spec(keyed), 1).columns[1].name == "v"
+    assert resolve(spec(keyed), "interval").columns[0].name == "v"
+    outside = Surroundings(tmp_path)
+    (row,) = compile_mapping(spec(keyed), 1, outside).map_page(page('{"id": "a"}'), PLACE).rows
+    assert row[1] == outside.hasher(Reference("file", "key"))("none")
 
 
 def test_a_hash_under_a_key_joins_and_cannot_be_guessed(tmp_path: Path) -> None:

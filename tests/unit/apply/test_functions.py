@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from apply.mapping.compile import compile_mapping
 from apply.mapping.types import Mapped, Place
 from apply.outcomes import Outcome, Reason
 from schemas.definitions.mapping import FunctionSpec, MappingSpec
+from schemas.definitions.paths import parse_mapping_path
+from schemas.definitions.predicates import Line, Operator, Predicate
+from schemas.definitions.predicates import Test as Check
 from tests.unit.apply.mapped import column, page, spec
 
 FOLDER = Path(__file__).parent / "functions_folder"
@@ -53,12 +57,12 @@ def test_a_function_makes_the_rows(outside: Surroundings) -> None:
     [
         ("raise", Reason.MAPPER_FAILED, "raised ValueError at odd_functions.py:"),
         ("leave", Reason.MAPPER_FAILED, "raised SystemExit"),
-        ("exit", Reason.KILLED_WORKER, "ended its process: exit code 0"),
-        ("child", Reason.KILLED_WORKER, "ended its process: exit code 7"),
-        ("segfault", Reason.KILLED_WORKER, "ended its process: SIGSEGV"),
+        ("exit", Reason.MAPPER_ENDED, "ended its process: exit code 0"),
+        ("child", Reason.MAPPER_ENDED, "ended its process: exit code 7"),
+        ("segfault", Reason.MAPPER_ENDED, "ended its process: SIGSEGV"),
         ("freeze", Reason.MAPPER_HUNG, "did not return within 1 s"),
         ("wait", Reason.MAPPER_HUNG, "did not return within 1 s"),
-        ("hog", Reason.KILLED_WORKER, "needs more than 160 MiB"),
+        ("hog", Reason.MAPPER_ENDED, "needs more than 160 MiB"),
         ("many", Reason.MAPPER_FAILED, "more than one row"),
         ("nothing", Reason.MAPPER_FAILED, "returned NoneType"),
         ("empty", Reason.MAPPER_FAILED, "returned no row; write `return Ignored()`"),
@@ -84,6 +88,20 @@ def test_it_costs_that_record_alone(
     assert said in fault.detail, fault.detail
     assert "anna" not in fault.detail
     assert found.unreadable == 1, "nobody knows its key, so it withholds a sweep"
+
+
+def test_an_ignored_record_of_a_listing_withholds_the_sweep(outside: Surroundings) -> None:
+    """It exists, and nobody can tell which row is its own: that row must not go as absent."""
+    of = spec(column("v", "text"), column("tenant", "text"), python=DOES)
+    of = replace(
+        of, where=Predicate(((Line(parse_mapping_path("v"), (Check(Operator.EQUALS, "x"),)),),))
+    )
+    raws = [json.dumps({"id": "a", "v": "y"}), json.dumps({"id": "b", "do": "ignore"})]
+    compiled, place = compile_mapping(of, 1, outside), Place(1, 0, 5, "north", 3)
+    listed = compiled.map_page(page(*raws, plan="snapshot"), place)
+    assert list(listed.outcomes) == [Outcome.IGNORED] * 2
+    assert (listed.other_keys, listed.unreadable) == ([("a",)], 1)
+    assert compiled.map_page(page(*raws), place).unreadable == 0
 
 
 def test_several_poison_records_in_one_page(outside: Surroundings) -> None:

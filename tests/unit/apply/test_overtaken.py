@@ -11,7 +11,7 @@ from apply.mapping.revision import revision_of
 from apply.mapping.rules import resolve
 from apply.mapping.types import REVISION, Row
 from apply.overtaken import overtaken
-from schemas.definitions.mapping import ByPlan, MappingSpec, RevisionKind
+from schemas.definitions.mapping import ByPlan, FunctionSpec, MappingSpec, RevisionKind
 from schemas.definitions.paths import parse_mapping_path
 from tests.unit.apply.mapped import FETCHED_US, column, dated, mapped, spec
 
@@ -50,6 +50,15 @@ def test_without_revisions_the_later_observation_wins() -> None:
 def _revision(of: MappingSpec, raw: str) -> Any:
     observed = {"tenant": None, "plan": "interval", "fetched_at": Moment(FETCHED_US), "as_of": None}
     return revision_of(resolve(of, "interval"), observed, raw.encode())
+
+
+def test_a_record_does_not_tell_the_revision_that_a_function_makes() -> None:
+    """A field of the same name may be another thing; what stands around the row is known."""
+    made = FunctionSpec("acme", "row", hang_s=1.0, memory_bytes=1 << 20)
+    assert _revision(spec(revision=dated()), '{"rev": 7}') == 7
+    assert _revision(spec(revision=dated(), python=made), '{"rev": 7}') is None
+    around = dated(path=ByPlan(parse_mapping_path("$.rev")))
+    assert _revision(spec(revision=around, python=made), '{"rev": 7}') == 7
 
 
 @pytest.mark.parametrize(

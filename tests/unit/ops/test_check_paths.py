@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ops.check.paths import paths_to_nowhere
-from schemas.definitions.mapping import ByPlan, ColumnSpec, FunctionSpec
+from schemas.definitions.mapping import ByPlan, ChildSpec, ColumnSpec, FunctionSpec
 from schemas.definitions.paths import parse_entity_path, parse_mapping_path
 from schemas.definitions.predicates import Line, Operator, Predicate
 from schemas.definitions.predicates import Test as Check
@@ -73,3 +73,24 @@ def test_paths_start_at_the_entity_or_at_what_a_function_makes() -> None:
     ), "which is not in `amount`"
     made = FunctionSpec("a", "b", 1.0, 1)
     assert _told(column("v", "text", path=path("nowhere")), python=made) == []
+
+
+def test_lists_of_children_and_what_is_in_their_elements() -> None:
+    def told(at: str, *columns: ColumnSpec, **more: object) -> list[tuple[object, ...]]:
+        place = ByPlan(parse_mapping_path(at, each=True))
+        lines = ChildSpec("lines", "lines", place, ("n",), {one.name: one for one in columns})
+        found = paths_to_nowhere(spec(children={"lines": lines}, **more), [page(*RECORDS)])
+        return [(one.place, one.message, one.instead) for one in found]
+
+    n, rate = column("n", "integer"), column("rate", "integer", path=path("nn"))
+    assert told("lines[*]", n) == []
+    message = "none of 1 sampled elements of lines has nn"
+    assert told("lines[*]", n, rate) == [(("children", "lines", "columns", "rate"), message, "n")]
+    kind = column("kind", "text", path=path("$.kind"))
+    assert told("lines[*]", n, kind) == []
+    (found,) = told("line[*]", n)
+    assert found == (
+        ("children", "lines", "path"), "none of 3 sampled records has line", "lines",
+    )  # fmt: skip
+    made = FunctionSpec("acme", "row", hang_s=1.0, memory_bytes=1 << 20)
+    assert told("line[*]", n, python=made) == []

@@ -29,4 +29,8 @@ def test_children_are_counted_in_words_of_the_record() -> None:
 
 def test_without_children_nothing_is_said_of_them() -> None:
     found = sample(spec(), [page('{"id":"a"}')])
-    assert (found.columns, found.rows, found.children) == (["id"], [["a"]], {})
+    assert (found.columns, found.rows, found.children) == (
+        ["id", "outcome"],
+        [["a", "applied"]],
+        {},
+    )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from apply.replay_report import HIDDEN, Diff, Progress, ReplayReport, Sample
+from apply.replay_report import HIDDEN, ChildDiff, Diff, Progress, ReplayReport, Sample
 from ops import problems
 from ops.cli import replay
 from ops.replay_text import as_json, as_text, progress_text
@@ -126,7 +126,7 @@ def test_a_report_says_what_would_change_and_what_comes_next() -> None:
     diff = Diff(
         added=3, changed=7, unchanged=1, changed_columns={"total": 7},
         removed={"ignored": 2, "without_observation": 1}, newly_quarantined={"wrong_type": 2},
-        healed={"unknown_value": 4},
+        healed={"unknown_value": 4}, children={"order_lines": ChildDiff(9, 1200, 0)},
         samples=[
             Sample("changed", "3:17 index 0", "total", "1", HIDDEN),
             Sample("without_observation", "3:9 index 4"),
@@ -141,6 +141,7 @@ def test_a_report_says_what_would_change_and_what_comes_next() -> None:
         "  would add     3 rows",
         "  would change  7 rows   total 7",
         "  would stay    1 rows",
+        "  in order_lines would be added 9  changed 1,200  gone 0",
         "  would miss    2 rows: their record is now filtered by `where`",
         "  would miss    1 rows: the log no longer has an observation of them",
         "    3:9 index 4",
