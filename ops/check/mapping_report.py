@@ -48,7 +48,6 @@ def report(
         "outcomes": dict(sample.outcomes),
         "children": dict(sample.children),
         "deleted": sample.deleted,
-        "children": dict(sample.children),
         "nowhere": [str(problem_at(folder, spec, one)) for one in nowhere],
     }  # fmt: skip
 
