@@ -74,7 +74,7 @@ def _nothing(dsn: str, about: About) -> problems.Stop:
 def watch(dsn: str, moved: Sequence[Moved], wait_s: float) -> str:
     """What retries came to, in words, waiting at most so long. Raises psycopg.Error."""
     number = len(moved)
-    first = f"{_records(number)} due now; the owner of their partition tries them."
+    first = f"{_records(number)} due now; tried by the owner of the log partition."
     deadline = time.monotonic() + wait_s
     places = arrays([one.where for one in moved])
     with psycopg.connect(dsn, autocommit=True, connect_timeout=5) as connection:

@@ -206,14 +206,12 @@ def to_text(row: Row, *, raw: bool) -> str:
     lines += [
         f"{'' if at else 'history':<13} {_told(one)}" for at, one in enumerate(row["history"])
     ]
-    if not raw:
-        return "\n".join([*lines, "raw           kept, not shown: it may be personal; add --raw"])
     if row["raw"] is None:
         return "\n".join([*lines, "raw           not kept"])
-    body = b"" if row["raw"] is None else bytes(row["raw"])
-    return "\n".join(
-        [*lines, f"key           {row['key']}", "raw", body.decode("utf-8", "replace")]
-    )
+    if not raw:
+        return "\n".join([*lines, "raw           kept, not shown: it may be personal; add --raw"])
+    body = bytes(row["raw"]).decode("utf-8", "replace")
+    return "\n".join([*lines, f"key           {row['key']}", "raw", body])
 
 
 def _told(one: Row) -> str:

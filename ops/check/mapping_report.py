@@ -20,6 +20,8 @@ def report(
         "mapping": spec.name, "file": spec.file, "version": spec.version, "table": spec.table,
         "from": f"{spec.source}/{spec.stream}", "risks": list(risks_of_mapping(spec)),
     }  # fmt: skip
+    if spec.children:
+        told["child_tables"] = [child.table for child in spec.children.values()]
     if spec.python is not None:
         told["python"] = spec.python.path
     if records is None:
@@ -52,7 +54,8 @@ def report(
 
 def lines(told: dict[str, Any]) -> Iterator[str]:
     """The same for people."""
-    yield f"{told['file']:<26} valid, mapping {told['mapping']}, v{told['version']}, table {told['table']}"
+    tables = " and ".join([told["table"], *told.get("child_tables", ())])
+    yield f"{told['file']:<26} valid, mapping {told['mapping']}, v{told['version']}, table {tables}"
     if "python" in told:
         yield f"{'Rows are made by':<26} {told['python']}"
     if "trouble" in told:

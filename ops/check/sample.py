@@ -19,7 +19,7 @@ from schemas.definitions.paths import EACH
 from schemas.keys import split_partition_id
 from schemas.records import Observation
 
-_ROWS, _COLUMNS, _WIDTH, _REFUSED = 3, 5, 24, 5
+_ROWS, _COLUMNS, _WIDTH, _REFUSED = 3, 5, 27, 5  # 27: a time whole
 _SHOWN = (Personal.NO, Personal.UNDECLARED)
 
 

@@ -84,6 +84,8 @@ def check(
         if problem.severity == "warning" and problem.file in files:
             typer.echo(f"{problem}\n", err=True)
     offline = offline or explain or source is None
+    if not offline:
+        context.logs_to_stderr()
     told = [_source(settings, loaded, one, offline) for one in chosen]
     if explain:
         _explain(chosen, told)
@@ -116,6 +118,7 @@ def _check_mapping(
 
     records = None
     if origin is not None:
+        context.logs_to_stderr()
         records = sampled(settings, loaded, spec, None if origin == "any" else origin)
     told = report(settings, loaded, spec, records)
     if as_json:

@@ -97,6 +97,13 @@ def configure_logging(settings: Settings) -> None:
     )
 
 
+def logs_to_stderr() -> None:
+    """Logs of a short verb that runs parts of ingest: standard output belongs to its result."""
+    import structlog
+
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+
+
 def operator() -> str:
     """Who decides: the account that runs this command, for the record of the decision."""
     return os.environ.get("GAPLESS_OPERATOR") or os.environ.get("USER") or f"uid {os.getuid()}"

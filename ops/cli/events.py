@@ -110,8 +110,9 @@ def _decide(action: str, which: str, by: str | None, note: str) -> None:
         done = decide(connection, action, chosen, by=by or context.operator(), note=note)
     if not done:
         what = f"Event {which} is not dead" if which.isdigit() else f"No event of {which} is dead"
-        raise problems.Stop(f"{what}. See `gapless events list`.", problems.USAGE)
-    typer.echo("Done." if which.isdigit() else f"{len(done)} events.")
+        raise problems.Stop(f"{what}. See `gapless events list`.", problems.FINDING)
+    said = {"retry": "to be published again", "skip": "skipped"}[action]
+    typer.echo(f"{len(done)} event{'s' * (len(done) != 1)} {said}.")
 
 
 def _where(row: dict[str, Any]) -> str:

@@ -80,6 +80,7 @@ def _drafted(folder: Path, wanted: str) -> str:
     from schemas.definitions.secrets import SecretUnavailable
     from schemas.definitions.tenants import current_tenants
 
+    context.logs_to_stderr()
     source, spec, stream = _tapped(load_folder(folder), wanted)
     tenant = next(iter(current_tenants(source)), None)
     try:

@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 import sys
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -31,6 +31,7 @@ def build_app() -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
+    app.callback()(_whole)
     for found in sorted(module.name for module in pkgutil.iter_modules(ops.cli.__path__)):
         if found == "main":
             continue
@@ -40,6 +41,25 @@ def build_app() -> typer.Typer:
         elif callable(verb := getattr(module, found, None)):
             app.command(found)(verb)
     return app
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"gapless {version('gapless')}")
+        raise typer.Exit
+
+
+def _whole(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_show_version, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Options of the application itself; the verbs have their own."""
 
 
 def main() -> None:

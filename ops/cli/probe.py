@@ -36,11 +36,12 @@ def probe(
     Reads only; needs neither Kafka nor Postgres. Exit code 1: a difference loses something;
     2: a definition is wrong; 3: the provider gives no page.
     """
-    from ops.probe.report import as_json, as_text, loses
+    from ops.probe.report import as_json, as_text, loses, would_write
     from ops.probe.run import probe as run
     from schemas.definitions.load import load_folder
 
     settings = context.load_settings(definitions)
+    context.logs_to_stderr()
     loaded = load_folder(settings.definitions)
     chosen = _chosen(loaded, source)
     report = run(settings, loaded, chosen, requests, _tell)
@@ -49,8 +50,8 @@ def probe(
     if json:
         context.print_json({**as_json(report), **_told(fixed)})
     else:
-        lines = list(as_text(report))
-        typer.echo("\n".join(lines if fixed is None else [*lines[:-1], *_lines(fixed)]))
+        last = would_write(report) if fixed is None else _lines(fixed)
+        typer.echo("\n".join([*as_text(report), *last]))
     if all(one.trouble is not None for one in report.streams if one.stream.plans):
         raise typer.Exit(problems.UNREACHABLE)
     if loses(report):
@@ -80,7 +81,8 @@ def _told(fixed: Fixed | None) -> dict[str, Any]:
 
 
 def _lines(fixed: Fixed) -> list[str]:
-    written = fixed.diff.rstrip("\n").splitlines() or ["Nothing was written."]
+    diff = fixed.diff.rstrip("\n").splitlines()
+    written = [*diff, "Written."] if diff else ["Nothing was written."]
     return [*written, *fixed.by_hand]
 
 

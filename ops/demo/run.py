@@ -23,6 +23,7 @@ from ops.demo.crew import Crew
 from ops.demo.progress import Progress, Tail, look, utc_now
 from ops.demo.upstream import Upstream
 from ops.stack import Stack, running
+from ops.status.words import duration
 from schemas.settings import Settings
 
 DEFINITIONS = Path(__file__).parent / "definitions"
@@ -181,11 +182,15 @@ class _Show:
 
     def _show(self, tail: Tail) -> Progress:
         seen = look(tail, self._dsn, self._tables, utc_now())
-        claim = f"{seen.complete_before[11:19]}" if seen.complete_before else "nothing yet"
-        lag = f"{seen.lag_s:5.1f} s" if seen.lag_s is not None else "    –  "
+        claim = f"{seen.complete_before[:19]}" if seen.complete_before else "nothing yet"
+        lag = "–" if seen.lag_s is None else f"{seen.lag_s:.1f} s"
+        if seen.lag_s is not None and seen.lag_s >= 600:  # the past is being read
+            lag = duration(seen.lag_s)
+        end = max(seen.log_end, seen.next_to_apply)  # which is looked at a moment later
         self._tell(
             f"{seen.pages:6,} pages  {seen.records:8,} observations  {seen.rows:7,} rows   "
-            f"source checkpoint {claim}  lag {lag}   applied offset {seen.next_to_apply:,} of {seen.log_end:,}"
+            f"source checkpoint {claim:<19}  lag {lag:>6}   "
+            f"applied offset {seen.next_to_apply:,} of {end:,}"
         )
         return seen
 

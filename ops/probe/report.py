@@ -55,21 +55,27 @@ def _stream(one: Probed) -> dict[str, Any]:
 
 
 def as_text(report: Report) -> Iterator[str]:
-    """One table for each stream, and what `--fix` would do."""
+    """One table for each stream, and how often it was asked."""
     for one in report.streams:
         yield from _table(one)
         yield ""
     yield f"{report.requests} requests, read only."
-    written = [
-        f"{one.stream.name}: {'.'.join(keys)} {value}"
-        for one in report.streams
-        for _, finding in one.findings
-        for keys, value in finding.write.items()
-    ]
-    if written:
-        yield f"--fix would write {'; '.join(written)}; but {_NEVER}."
-    else:
+
+
+def would_write(report: Report) -> Iterator[str]:
+    """What `--fix` would do: a line for each plan that it would touch."""
+    written: dict[str, list[str]] = {}
+    for one in report.streams:
+        for plan, finding in one.findings:
+            keys = [f"{'.'.join(path)} {value}" for path, value in finding.write.items()]
+            if keys:
+                written.setdefault(f"{one.stream.name} {plan}", []).extend(keys)
+    if not written:
         yield "--fix would write nothing."
+        return
+    yield "--fix would write"
+    yield from (f"  {plan}: {', '.join(keys)}" for plan, keys in written.items())
+    yield f"but {_NEVER}."
 
 
 def _table(one: Probed) -> Iterator[str]:

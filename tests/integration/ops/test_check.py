@@ -67,6 +67,10 @@ def test_a_provider_that_is_away(environment: dict[str, str]) -> None:
     assert done.returncode == 3, done.stdout + done.stderr
     assert "No answer" in done.stdout
     assert "Traceback" not in done.stderr
+    done = run({**environment, "DEMO_URL": "http://127.0.0.1:9"}, "check", "demo_crm", "--json")
+    (told,) = json.loads(done.stdout)  # what ingest's parts log is on the other output
+    assert "no answer" in told["streams"][0]["trouble"]
+    assert "blocked" in done.stderr
 
 
 def test_a_secret_that_is_missing(environment: dict[str, str]) -> None:

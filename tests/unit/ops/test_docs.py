@@ -54,8 +54,9 @@ def _verbs(app: typer.Typer) -> set[str]:
 def test_documents_speak_of_verbs_that_exist() -> None:
     verbs = _verbs(build_app())
     groups = {verb.split()[0] for verb in verbs if " " in verb}
-    for file in (*OPS.glob("runbooks/*.md"), *OPS.glob("docs/*.md")):
-        for words in re.findall(r"`gapless ([a-z- ]+)", file.read_text("utf-8")):
+    readme = OPS.parent / "README.md"
+    for file in (readme, *OPS.glob("runbooks/*.md"), *OPS.glob("docs/*.md")):
+        for words in re.findall(r"(?:`|^    )gapless ([a-z- ]+)", file.read_text("utf-8"), re.M):
             named = words.split()
             wanted = " ".join(named[: 2 if named[0] in groups else 1])
             assert wanted in verbs, f"{file.name}: gapless {wanted}"
