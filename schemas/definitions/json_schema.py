@@ -166,7 +166,7 @@ def _changes_values() -> dict[str, Schema]:
         ),
         "upstream_retention": DURATION,
         "deletes": words("shown", "not_shown"),
-        "keep_pages": word_or("forever", DURATION),
+        "keep_pages": words("forever"),
         "keep_snapshots": WHOLE,
     }
 

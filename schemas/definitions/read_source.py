@@ -124,10 +124,10 @@ def _stream(reader: Reader, root: MapNode, source: str, entry: Entry, folder: Pa
             reader, layers, "upstream_retention", reader.parsed(positive_s), None
         ),
         deletes=_get(reader, layers, "deletes", reader.choice("shown", "not_shown"), "not_shown"),
-        keep_pages_s=_get(reader, layers, "keep_pages", lambda node: _forever(reader, node), None),
         keep_snapshots=1,
         program=read_program(reader, plans, [own, root], name, folder),
     )
+    _get(reader, layers, "keep_pages", lambda node: _forever(reader, node), None)
     _check_stream(reader, spec, plans, entry)
     check_runs(reader, spec, nearest(layers, "schedule"), entry)
     check_placeholders(reader, own, plans, what)
@@ -198,10 +198,14 @@ def _get(
     return default if entry is None else reader.attempt(lambda: read(entry.value), default)
 
 
-def _forever(reader: Reader, node: Node) -> float | None:
-    if isinstance(node, ScalarNode) and node.value == "forever":
-        return None
-    return reader.parsed(positive_s)(node)
+def _forever(reader: Reader, node: Node) -> None:
+    """Nothing takes pages out of the log by age: a time that would not be kept is refused."""
+    if not (isinstance(node, ScalarNode) and node.value == "forever"):
+        raise reader.refuse(
+            node,
+            "a time after which pages are removed is part of the language but not of this version",
+            "Write `keep_pages: forever`, or leave it out: all pages stay in the log.",
+        )
 
 
 def _with_kept_snapshots(

@@ -338,7 +338,6 @@ class StreamSpec:
     schedule: ScheduleSpec
     upstream_retention_s: float | None  # None: unknown
     deletes: str  # shown or not_shown
-    keep_pages_s: float | None  # None: for ever
     keep_snapshots: int
     program: "ProgramSpec | None" = None  # a Python class or a tap, in place of `changes`
     parent: ParentSpec | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,10 +32,9 @@ _BASE_URL = re.compile(r"^base_url: (\{env: (\w+)\}|https://[a-z.]+)", re.MULTIL
 
 
 @dataclass
-class Synced:
+class Read:
     """What became of the polls of one stream."""
 
-    served: Served
     definitions: Definitions
     partition_id: str
     emissions: list[Emission] = field(default_factory=list)
@@ -83,6 +83,13 @@ class Synced:
 
 
 @dataclass
+class Synced(Read):
+    """As read from a stand-in."""
+
+    served: Served = field(kw_only=True)
+
+
+@dataclass
 class Stored:
     """Rows by their key, those that are deleted apart; `ignored`: records the mapping leaves out."""
 
@@ -127,31 +134,57 @@ def sync(
 
     async def main() -> Synced:
         async with serving(upstream, refuse) as served:
-            source = partition_id.split("/")[0]
-            text, environment = definition(source, served.url + path, changes or {})
-            for name, value in environment.items():
-                setenv(name, value)
-            (folder / "sources").mkdir(exist_ok=True)
-            (folder / "sources" / f"{source}.yaml").write_text(text, "utf-8")
-            synced = Synced(served, load_folder(folder).check(), partition_id)
-            await _poll(synced, between)
+            written = _written(folder, partition_id, served.url + path, setenv, changes)
+            synced = Synced(written, partition_id, served=served)
+            again = None if between is None else lambda: between(synced)
+            await _poll(synced, served.now_us, again)
             return synced
 
     return asyncio.run(main())
 
 
-async def _poll(synced: Synced, between: Callable[[Synced], None] | None) -> None:
-    async def keep(emission: Emission) -> None:
-        synced.emissions.append(emission)
+def read(
+    folder: Path,
+    partition_id: str,
+    url: str,
+    setenv: Callable[[str, str], None],
+    changes: Mapping[str, str] | None = None,
+) -> Read:
+    """One poll of a partition id at a server that runs already."""
+    found = Read(_written(folder, partition_id, url, setenv, changes), partition_id)
+    asyncio.run(_poll(found, lambda: time.time_ns() // 1000, None))
+    return found
 
-    pollers = Pollers(synced.definitions, Settings(partitions=1), none, now_us=synced.served.now_us)
+
+def _written(
+    folder: Path,
+    partition_id: str,
+    url: str,
+    setenv: Callable[[str, str], None],
+    changes: Mapping[str, str] | None,
+) -> Definitions:
+    """The shipped definition, changed, in a folder of its own."""
+    source = partition_id.split("/")[0]
+    text, environment = definition(source, url, changes or {})
+    for name, value in environment.items():
+        setenv(name, value)
+    (folder / "sources").mkdir(exist_ok=True)
+    (folder / "sources" / f"{source}.yaml").write_text(text, "utf-8")
+    return load_folder(folder).check()
+
+
+async def _poll(found: Read, now_us: Callable[[], int], between: Callable[[], None] | None) -> None:
+    async def keep(emission: Emission) -> None:
+        found.emissions.append(emission)
+
+    pollers = Pollers(found.definitions, Settings(partitions=1), none, now_us=now_us)
     try:
         async with asyncio.timeout(DEADLINE_S):
-            poller = pollers.of(0)[synced.partition_id]
+            poller = pollers.of(0)[found.partition_id]
             poller.restore(None)
             await poller.poll(keep)
             if between is not None:
-                between(synced)
+                between()
                 await poller.poll(keep)
     finally:
         await pollers.close()

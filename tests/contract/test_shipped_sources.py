@@ -151,9 +151,11 @@ def test_a_file_says_what_it_takes_for_granted(file: Path) -> None:
     text = file.read_text("utf-8")
     headings = re.findall(r"^# ([A-Z]\w+)(?: |,)", text.split("gapless: 1")[0], re.MULTILINE)
     assert [one for one in headings if one in _HEADINGS] == list(_HEADINGS)
-    tested = re.search(r"^# Tested +(\S+)$", text, re.MULTILINE)
-    assert tested
-    assert (Path(__file__).parents[2] / tested[1]).is_file()
+    tested = text.partition("# Tested ")[2].partition("# Risks")[0]
+    assert " against " in tested
+    told_of = re.findall(r"tests/\S+\.py", tested)
+    assert f"tests/contract/sources/{file.stem}.py" in told_of
+    assert all((Path(__file__).parents[2] / one).is_file() for one in told_of)
     definitions = load_file(file)
     assert definitions.problems == ()
     [source] = definitions.sources.values()

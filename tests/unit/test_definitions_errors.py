@@ -160,6 +160,7 @@ SOURCE_MISTAKES = [
     ("schedule: {every: 5m}", "schedule: {every: 5m, deadline: 1h}", "`deadline` speaks of runs"),
     ("schedule: {every: 5m}", "schedule: {cron: '5 * * * *', zone: Berlin}", "is no time zone"),
     ("schedule: {every: 5m}", "keep_snapshots: 1", "only proven by two complete snapshots"),
+    ("schedule: {every: 5m}", "keep_pages: 30d", "is part of the language but not of this version"),
     ("schedule: {every: 5m}", "deletes: hidden", '"hidden" is none of shown, not_shown'),
     ("schedule: {every: 5m}", "errors: [{when: {status: 410}, do: treat_as_empty}]", "answer without records"),
     ("schedule: {every: 5m}", "errors: [{when: {code: 4}, do: retry}]", "does not say where in the answer"),

@@ -21,7 +21,12 @@ from tests.acceptance.writing import Action, Ledger, Written, text
 HERE = Path(__file__).parent
 READER = "reader"
 TENANTS = ("kernel", "tools")
-COLLECTIONS = {"issues": "issues?state=all&", "comments": "comments?", "labels": "labels?"}
+COLLECTIONS = {
+    "issues": "issues?state=all&",
+    "pulls": "pulls?state=all&",
+    "comments": "comments?",
+    "labels": "labels?",
+}
 _COLORS = ("d73a4a", "0075ca", "a2eeef", "7057ff")
 _REASONS = ("completed", "not_planned")
 
@@ -70,6 +75,10 @@ class GitHub(ForeignServer):
             closed = {"state": "closed", "state_reason": chance.choice(_REASONS)}
             body = chance.choice((closed, {"state": "open"}))
             self._note(repo, "issues", "PATCH", f"issues/{number}", body)
+
+    def open_pull(self, repo: str, branch: str, chance: random.Random) -> None:
+        body = {"title": text(chance, 5), "body": text(chance, 20), "head": branch, "base": "main"}
+        self._note(repo, "pulls", "POST", "pulls", body)
 
     def discuss(self, repo: str, chance: random.Random) -> None:
         """A comment on an issue, which moves the time stamp of the issue."""

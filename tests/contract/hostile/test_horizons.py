@@ -151,11 +151,12 @@ def test_a_delta_link_that_is_gone_is_a_gap_and_everything_again(scene: Scene, t
     assert scene.replayed() == scene.truth()
 
 
-def test_a_database_that_is_created_again_behind_a_cursor(scene: Scene) -> None:
+@pytest.mark.parametrize("rows", [3, 12], ids=["its_head_is_below", "only_its_identity_tells"])
+def test_a_database_that_is_created_again_behind_a_cursor(scene: Scene, rows: int) -> None:
     scene.fill(7)
     scene.poll(FEED)
     scene.provider.recreate(scene.tenant, keep=False)
-    scene.fill(3)
+    scene.fill(rows)
     scene.poll(FEED)
     [gap] = scene.marks("gap")
     assert "re-created" in (gap.reason or "")

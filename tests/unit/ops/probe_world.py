@@ -286,7 +286,6 @@ def stream(world: World, *, snapshot: bool = False, **declared: Any) -> StreamSp
         schedule=ScheduleSpec(),
         upstream_retention_s=None,
         deletes="not_shown",
-        keep_pages_s=None,
         keep_snapshots=1,
     )
 
