@@ -1,4 +1,4 @@
-"""Deletes by absence, with changes, retries, replays and re-creations in between.
+"""Deletes by absence, with changes, erasures, retries, replays, take-overs and re-creations between.
 
 Once all is drained and one more listing is complete (two, where it can shift), the table is the
 source; and never does a row go back to what was read before what it shows.
@@ -56,6 +56,15 @@ class Absence(RuleBasedStateMachine):
     @rule(count=st.integers(1, 6), quarantine=st.booleans(), hold=st.booleans())
     def apply(self, count: int, quarantine: bool, hold: bool) -> None:
         self.world.apply(count, quarantine=quarantine, hold=hold)
+
+    @precondition(lambda self: any(one.row for one in self.world.log))
+    @rule(number=st.integers(0, 20))
+    def rewrite(self, number: int) -> None:
+        self.world.rewrite(number)
+
+    @rule()
+    def take_over(self) -> None:
+        self.world.take_over()
 
     @precondition(lambda self: self.world.quarantined)
     @rule(number=st.integers(0, 3))
