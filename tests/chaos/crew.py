@@ -69,7 +69,8 @@ class Crew:
         del self.running[slot]
         self._note_memory(worker)
         code = worker.terminate(60)
-        begun = worker.output.stat().st_size > 0  # before that a signal simply ends the interpreter
+        # before it has said anything a signal simply ends the interpreter
+        begun = worker.output.exists() and worker.output.stat().st_size > 0
         if code not in (0, *_ALLOWED_EXITS) and (begun or code != -signal.SIGTERM):
             raise Fault(f"{worker.name} ended with {code} when asked to stop\n{worker.log()}")
         self.due[slot] = (0.0, "")

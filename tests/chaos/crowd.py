@@ -197,7 +197,8 @@ def _come_to_rest(scene: Scene, crew: Crew) -> None:
             "UPDATE gapless.exception SET due_at = now() WHERE state = 'retryable' AND due_at > now()"
         )
         time.sleep(0.3)
-        return scene.value("SELECT count(*) FROM gapless.exception WHERE state = 'retryable'") == 0
+        waiting = "SELECT count(*) FROM gapless.exception WHERE state = 'retryable'"
+        return bool(scene.value(waiting) == 0)
 
     wait_until(resolved, _SLOWEST_S, "nothing waits for others any more")
 
