@@ -74,8 +74,9 @@ format: .venv/dev ## writes all Python files in one style
 soak: .venv/dev ## runs the pipeline for hours under a changing load
 	$(BIN)/python -m tests.soak
 
-chaos: .venv/dev ## runs the pipeline under random kills, stops and outages
+chaos: .venv/dev ## runs the pipeline under random kills, stops and outages, then a crowd of workers
 	$(BIN)/python -m tests.chaos
+	$(BIN)/python -m tests.chaos.crowd
 
 COMPILE := $(BIN)/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock'
 lock: .venv/dev ## writes the lock files anew (LOCK=--upgrade takes newer versions)

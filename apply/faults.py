@@ -21,6 +21,9 @@ _RECORD: dict[str, Reason] = {
     "P0001": Reason.REFUSED_BY_SINK,  # a trigger of the user's said no
     "54000": Reason.REFUSED_BY_SINK,  # an index entry larger than a page
 }
+_CURED = frozenset((Reason.FOREIGN_KEY, Reason.UNIQUE))
+"""What time may cure. A missing parent may still arrive; and who holds a value that must be unique may
+have given it up already, in a record of another partition that is applied later."""
 _DATA_EXCEPTION = "22"  # class: a value that the type does not take
 
 _TIMEOUTS = ("57014", "55P03")
@@ -111,9 +114,7 @@ def refusal(error: BaseException) -> Refusal | None:
         if name
     ]
     detail = f"SQLSTATE {state}" + (f", {', '.join(names)}" if names else "")
-    # A missing parent may still arrive; nothing else gets better by waiting.
-    cured = reason is Reason.FOREIGN_KEY
-    return Refusal(reason, detail, Outcome.RETRYABLE if cured else Outcome.QUARANTINED)
+    return Refusal(reason, detail, Outcome.RETRYABLE if reason in _CURED else Outcome.QUARANTINED)
 
 
 def timed_out(error: BaseException) -> Refusal | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
@@ -97,8 +98,22 @@ def _kafka_admin(kafka: str) -> AdminClient:
 
 
 @pytest.fixture
-def lane(kafka: str, postgres: str, _kafka_admin: AdminClient) -> Iterator[Lane]:
+def lane(lanes: Callable[[], AbstractContextManager[Lane]]) -> Iterator[Lane]:
     """A lane; its database and topics are gone after the test."""
+    with lanes() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def lanes(
+    kafka: str, postgres: str, _kafka_admin: AdminClient
+) -> Callable[[], AbstractContextManager[Lane]]:
+    """Makes lanes, for tests that share one or need several; each is gone when it is left."""
+    return lambda: _new_lane(kafka, postgres, _kafka_admin)
+
+
+@contextlib.contextmanager
+def _new_lane(kafka: str, postgres: str, admin: AdminClient) -> Iterator[Lane]:
     name = f"t{secrets.token_hex(6)}"
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
@@ -111,7 +126,7 @@ def lane(kafka: str, postgres: str, _kafka_admin: AdminClient) -> Iterator[Lane]
     yield Lane(kafka, database, f"{name}.", environment)
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
-    _delete_topics(_kafka_admin, f"{name}.")
+    _delete_topics(admin, f"{name}.")
 
 
 def _in_database(uri: str, name: str) -> str:

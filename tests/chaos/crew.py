@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,11 +26,12 @@ _BYTES_MAX = 300_000_000
 class Crew:
     """One worker per slot.
 
-    `due`: when the next one of an empty slot starts, and with which failpoints; `frozen`: until
+    `slots`: each named by its verb, a dash and something of its own; `due`: when the next one of an empty slot starts, and with which failpoints; `frozen`: until
     when; `armed`: slots whose worker has failpoints; `peak_bytes`: by worker.
     """
 
     workers: Workers
+    slots: Sequence[str] = SLOTS
     running: dict[str, Worker] = field(default_factory=dict)
     due: dict[str, tuple[float, str]] = field(default_factory=dict)
     frozen: dict[str, float] = field(default_factory=dict)
@@ -39,7 +41,7 @@ class Crew:
 
     def begin(self) -> None:
         """Start one worker in each slot."""
-        for slot in SLOTS:
+        for slot in self.slots:
             self._start(slot, "")
 
     def kill(self, slot: str, pause_s: float = 0.0, failpoints: str = "") -> None:
@@ -67,7 +69,8 @@ class Crew:
         del self.running[slot]
         self._note_memory(worker)
         code = worker.terminate(60)
-        begun = worker.output.stat().st_size > 0  # before that a signal simply ends the interpreter
+        # before it has said anything a signal simply ends the interpreter
+        begun = worker.output.exists() and worker.output.stat().st_size > 0
         if code not in (0, *_ALLOWED_EXITS) and (begun or code != -signal.SIGTERM):
             raise Fault(f"{worker.name} ended with {code} when asked to stop\n{worker.log()}")
         self.due[slot] = (0.0, "")

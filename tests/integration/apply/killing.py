@@ -1,5 +1,5 @@
 """`gapless apply` that ends by kill -9 on sight of certain records: while it reads a value, maps a
-record, or lands a row. For tests; started by `tests.forked`."""
+record, or lands a row; or that stops there inside COPY. For tests; started by `tests.forked`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ops.cli.main import main as gapless
 from schemas.records import Observation
 
 VALUE, MAP, LAND = "kill-the-value", "kill-the-mapper", "kill-the-lander"
+STOP = "stop-inside-copy"
 
 
 def _end() -> None:
@@ -40,6 +41,10 @@ def main() -> None:
         return map_page(self, observation, place)
 
     def staged(self: Landing, rows: Sequence[Row]) -> None:
+        if any(STOP in str(row[0]) for row in rows):
+            with self._connection.cursor().copy(self._target.copy.encode()) as copy:
+                copy.write(b"PGCOPY\n\xff\r\n\0" + bytes(8))  # a header, and no row yet
+                os.kill(os.getpid(), signal.SIGSTOP)
         if any(LAND in str(row[0]) for row in rows):
             _end()
         stage(self, rows)

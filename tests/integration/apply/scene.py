@@ -105,6 +105,7 @@ class Scene:
         partitions: int = 2,
         kind: str = "coarse",
         version: int = 1,
+        changed: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
         self.lane, self.folder, self.kind = lane, folder, kind
@@ -121,13 +122,24 @@ class Scene:
         self._topics(partitions)
         self.producer = Producer({**config.client(self.settings, "test"), "linger.ms": 1})
         migrate(lane.postgres)
-        self.define(version)
+        self.define(version, **(changed or {}))
 
     def _topics(self, partitions: int) -> None:
         admin = AdminClient({"bootstrap.servers": self.lane.kafka, "log_level": 0})
         of = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"}
         topic = NewTopic(self.settings.observations, partitions, 1, config=of)
         admin.create_topics([topic])[self.settings.observations].result(30)
+
+    def other_topics(self) -> None:
+        """What an audit looks at beside the observations."""
+        admin = AdminClient({"bootstrap.servers": self.lane.kafka, "log_level": 0})
+        of = {"cleanup.policy": "compact"}
+        topics = [
+            NewTopic(self.settings.checkpoints, self.settings.partitions, 1, config=of),
+            NewTopic(self.settings.control, 1, 1, config=of),
+        ]
+        for made in admin.create_topics(topics).values():
+            made.result(30)
 
     def define(self, version: int, **changed: str) -> Definitions:
         """Write definitions, register their mappings. `changed`: pieces of text to replace."""
@@ -220,20 +232,16 @@ class Scene:
 
     def settle(self, timeout_s: float = 90) -> None:
         """Wait until everything that is in the log was applied."""
-        reader = psycopg.connect(self.lane.postgres, autocommit=True)
         ends = self.ends()
-
-        def applied() -> bool:
-            found = reader.execute(
-                "SELECT partition, next_offset_to_apply FROM gapless.position WHERE pipeline = 'live'"
-            )
-            at: dict[int, int] = dict(found.fetchall())
-            return all(at.get(number, 0) >= end for number, end in ends.items())
-
+        reader = psycopg.connect(self.lane.postgres, autocommit=True)
         try:
-            wait_until(applied, timeout_s, f"applied up to {ends}")
+            wait_until(lambda: _settled(reader, ends), timeout_s, f"applied up to {ends}")
         finally:
             reader.close()
+
+    def is_settled(self) -> bool:
+        """Whether everything that is in the log was applied."""
+        return _settled(self.db, self.ends())
 
     def ends(self) -> dict[int, int]:
         """The end of every partition of the log."""
@@ -276,6 +284,14 @@ class Scene:
     def close(self) -> None:
         self.outside.close()
         self.db.close()
+
+
+def _settled(connection: psycopg.Connection[Any], ends: Mapping[int, int]) -> bool:
+    found = connection.execute(
+        "SELECT partition, next_offset_to_apply FROM gapless.position WHERE pipeline = 'live'"
+    )
+    at: dict[int, int] = dict(found.fetchall())
+    return all(at.get(number, 0) >= end for number, end in ends.items())
 
 
 def account(number: int | str, version: int = 1, **more: Any) -> dict[str, Any]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from apply.requests import request
 from tests import forked
-from tests.integration.apply.killing import LAND, MAP, VALUE
+from tests.integration.apply.killing import LAND, MAP, STOP, VALUE
 from tests.integration.apply.scene import Scene, account, complete, page
 from tests.waiting import wait_until
 from tests.workers import REPOSITORY
@@ -48,6 +47,16 @@ class Supervisor:
                 self.ends += 1
                 self._workers[name] = self._start(name)
 
+    def is_stopped(self) -> bool:
+        """Whether one of them was stopped by a signal."""
+        found = (Path(f"/proc/{one.pid}/stat") for one in self._workers.values())
+        return any(one.read_text().rpartition(")")[2].split()[0] == "T" for one in found)
+
+    def wake(self) -> None:
+        """Continue whoever is stopped."""
+        for worker in self._workers.values():
+            worker.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         for worker in self._workers.values():
             worker.terminate()
@@ -73,26 +82,6 @@ def supervised(scene: Scene, folder: Path, *names: str) -> Iterator[Supervisor]:
             worker.kill()
 
 
-def _other_topics(scene: Scene) -> None:
-    """What an audit looks at beside the observations."""
-    admin = AdminClient({"bootstrap.servers": scene.lane.kafka, "log_level": 0})
-    of = {"cleanup.policy": "compact"}
-    topics = [
-        NewTopic(scene.settings.checkpoints, scene.settings.partitions, 1, config=of),
-        NewTopic(scene.settings.control, 1, 1, config=of),
-    ]
-    for made in admin.create_topics(topics).values():
-        made.result(30)
-
-
-def _applied(scene: Scene, ends: dict[int, int]) -> bool:
-    found = scene.rows(
-        "SELECT partition, next_offset_to_apply FROM gapless.position WHERE pipeline = 'live'"
-    )
-    at: dict[int, int] = dict(found)
-    return all(at.get(number, 0) >= end for number, end in ends.items())
-
-
 def _tried_again_once(scene: Scene, crew: Supervisor) -> None:
     """An operator has them tried again: each may end one process more, and not one after another.
 
@@ -115,7 +104,7 @@ def test_two_workers_find_every_killer_and_apply_the_rest(
     make_scene: Callable[..., Scene], tmp_path: Path
 ) -> None:
     scene = make_scene(partitions=2)
-    _other_topics(scene)
+    scene.other_topics()
     many = [account(n) for n in range(10, 50)]
     many[7] = account(MAP)
     many[30] = account(LAND)
@@ -130,12 +119,11 @@ def test_two_workers_find_every_killer_and_apply_the_rest(
     assert len({scene.partition(one.partition_id) for one in (pages[0], other[0])}) == 2
     north = scene.partition(pages[0].partition_id)
     scene.put(*pages[:3], unread, pages[3], complete(*pages), *other)
-    ends = scene.ends()
     with supervised(scene, tmp_path, "one", "two") as crew:
 
         def done() -> bool:
             crew.look()
-            return _applied(scene, ends)
+            return scene.is_settled()
 
         wait_until(done, 120, "everything is applied, whatever it kills")
         assert 5 <= crew.ends <= 20, crew.ends
@@ -159,3 +147,33 @@ def test_two_workers_find_every_killer_and_apply_the_rest(
     ]  # fmt: skip
     assert MAP.encode() in found[0][3]
     assert VALUE.encode() in found[2][3], "the whole value is the evidence"
+
+
+def test_a_worker_stopped_inside_copy_loses_its_partitions(
+    make_scene: Callable[..., Scene], tmp_path: Path
+) -> None:
+    """It holds locks that no time-out of Postgres ends; when it wakes up it changes nothing."""
+    scene = make_scene(partitions=2)
+    stop = page([account(1, 2), account(STOP)], number=2)
+    north = scene.partition(stop.partition_id)
+    owner = "SELECT owner FROM gapless.position WHERE partition = %s"
+    with supervised(scene, tmp_path, "one") as crew:
+        scene.put(page([account(1)]))
+        scene.settle()
+        scene.put(stop, complete(stop))
+        inside = (
+            "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'COPY%' AND xact_start IS NOT NULL"
+            " AND datname = current_database()"
+        )
+        wait_until(crew.is_stopped, 30, "the worker stops")
+        assert scene.value(inside) == 1
+        with scene.applying(worker="two"):
+            scene.settle()
+            assert scene.value(owner, north) == "two"
+            crew.wake()
+            scene.put(page([account(3)], number=3), page([account(4)], owner="crm/accounts/south"))
+            scene.settle()
+    assert scene.balance() == {"applied": 5}
+    assert scene.rows("SELECT id, source_revision FROM accounts ORDER BY id") == [
+        ("a-1", 2), ("a-3", 1), ("a-4", 1), (f"a-{STOP}", 1),
+    ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Deletes by absence, with changes, retries, replays and re-creations in between.
+"""Deletes by absence, with changes, erasures, retries, replays, take-overs and re-creations between.
 
 Once all is drained and one more listing is complete (two, where it can shift), the table is the
 source; and never does a row go back to what was read before what it shows.
@@ -48,6 +48,16 @@ class Absence(RuleBasedStateMachine):
     def walk(self, miss: bool) -> None:
         self.world.walk(miss=miss)
 
+    @rule()
+    def walk_to_the_end(self) -> None:
+        self.world.walk()
+        while self.world.listing is not None:
+            self.world.walk()
+
+    @rule(quarantine=st.booleans(), hold=st.booleans())
+    def apply_all(self, quarantine: bool, hold: bool) -> None:
+        self.world.apply(len(self.world.log), quarantine=quarantine, hold=hold)
+
     @rule(key=keys, how=_HOW)
     def change_and_fetch(self, key: str, how: str) -> None:
         self.world.change(key, how)
@@ -56,6 +66,15 @@ class Absence(RuleBasedStateMachine):
     @rule(count=st.integers(1, 6), quarantine=st.booleans(), hold=st.booleans())
     def apply(self, count: int, quarantine: bool, hold: bool) -> None:
         self.world.apply(count, quarantine=quarantine, hold=hold)
+
+    @precondition(lambda self: any(one.row for one in self.world.log))
+    @rule(number=st.integers(0, 20))
+    def rewrite(self, number: int) -> None:
+        self.world.rewrite(number)
+
+    @rule()
+    def take_over(self) -> None:
+        self.world.take_over()
 
     @precondition(lambda self: self.world.quarantined)
     @rule(number=st.integers(0, 3))
@@ -123,7 +142,8 @@ def test_the_table_becomes_the_source(machine: type[Absence]) -> None:
     run_state_machine_as_test(machine, settings=_RUNS)
 
 
-def test_what_changes_show_while_a_listing_is_open_is_not_swept() -> None:
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_what_changes_show_while_a_listing_is_open_is_not_swept(taken_over: bool) -> None:
     """Rule C: restored under its old revision, it changes nothing in the table, yet it lives."""
     world = World(RevisionKind.EXACT, _MAPPINGS[RevisionKind.EXACT], stable=True, feed=False)
     world.change("a", "change")
@@ -132,6 +152,9 @@ def test_what_changes_show_while_a_listing_is_open_is_not_swept() -> None:
     world.walk()
     world.change("a", "trash")
     world.walk()  # the page that would show it
+    if taken_over:
+        world.apply(len(world.log))
+        world.take_over()
     world.change("a", "trash")
     world.fetch_change("a")
     world.walk()

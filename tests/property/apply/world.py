@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from apply.listings import REMEMBERED, KnownSnapshot, Listings
 from apply.mapping.types import (
     BEGAN,
     DELETED,
@@ -18,9 +19,15 @@ from apply.mapping.types import (
     Row,
 )
 from schemas.definitions.mapping import RevisionKind
+from schemas.records import Mark, Observation
 from tests.property.apply.twin import Table, changed, row
 
 KEYS = "ab"
+_ID = "s/t/x"
+_CHANGES = Observation(
+    partition_id=_ID, plan="interval", scope="-", pass_="-", page=1, reason="-", method="GET",
+    url="-", definition_hash="-", status=200, requested_at=0, received_at=0,
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -82,7 +89,7 @@ class World:
     log: list[Entry] = field(default_factory=list)
     listing: tuple[int, int, int] | None = None  # snapshot, offset of its begin mark, next key
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
-    reading: int | None = None  # the snapshot that is open where the sink reads
+    listings: Listings = field(default_factory=Listings)  # what the process that applies knows
     table: Table = field(init=False)
     position: int = 0
     version: int = 1
@@ -153,6 +160,11 @@ class World:
         if entity.alive or (self.feed and entity.last):
             self._append(Entry("change", self.now, self._read(key, None)))
 
+    def rewrite(self, number: int) -> None:
+        """An erasure of somebody else writes an old page again, behind everything else."""
+        pages = [one for one in self.log if one.row is not None]
+        self._append(pages[number % len(pages)])
+
     def walk(self, *, miss: bool = False) -> None:
         """The next step of a snapshot: its begin mark, a page per key, its complete mark."""
         if self.listing is None:
@@ -185,7 +197,6 @@ class World:
             if entry.kind == "begin":
                 self._begin(entry, offset)
             elif entry.kind == "complete":
-                self.reading = None
                 ended.append(entry.snapshot)
                 self.snapshots[entry.snapshot].epoch = entry.epoch
             elif entry.absent is not None:
@@ -205,7 +216,14 @@ class World:
             if one.state == "open":
                 one.state = "dropped"
         self.snapshots[entry.snapshot] = Snapshot(offset)
-        self.reading = entry.snapshot
+        mark = Mark(
+            kind="snapshot_begin",
+            partition_id=_ID,
+            plan="snapshot",
+            scope=str(entry.snapshot),
+            at=0,
+        )
+        self.listings.saw_mark(mark, offset)
 
     def _show(self, entry: Entry) -> None:
         """Presence: all that is listed, and what changes show to live while a snapshot is open."""
@@ -213,8 +231,22 @@ class World:
         if entry.kind == "list":
             self.snapshots[entry.snapshot].present.add(entry.row[0])
             self.snapshots[entry.snapshot].listed.add(entry.row[0])
-        elif self.reading is not None and not entry.row[DELETED]:
-            self.snapshots[self.reading].present.add(entry.row[0])
+        elif not entry.row[DELETED]:
+            for snapshot in self.listings.present_in(_CHANGES):
+                self.snapshots[int(snapshot)].present.add(entry.row[0])
+
+    def take_over(self) -> None:
+        """Another process applies from here: it knows what is durable, and nothing else."""
+        known = [
+            KnownSnapshot(_ID, str(number), one.began, self._asked_for(one))
+            for number, one in sorted(self.snapshots.items(), key=lambda item: item[1].began)
+            if one.state != "dropped"
+        ]
+        self.listings = Listings.of(known[-REMEMBERED:])
+
+    def _asked_for(self, one: Snapshot) -> bool:
+        """Whether a sweep may still ask for its presence."""
+        return one.state in ("open", "held") or (one.complete and not self.stable)
 
     def _complete(self, number: int, *, hold: bool) -> None:
         found = self.snapshots[number]

@@ -45,7 +45,8 @@ def test_a_query_without_a_statement_is_refused() -> None:
     ("error", "reason", "outcome"),
     [
         (psycopg.errors.ForeignKeyViolation, Reason.FOREIGN_KEY, Outcome.RETRYABLE),
-        (psycopg.errors.UniqueViolation, Reason.UNIQUE, Outcome.QUARANTINED),
+        (psycopg.errors.UniqueViolation, Reason.UNIQUE, Outcome.RETRYABLE),
+        (psycopg.errors.ExclusionViolation, Reason.UNIQUE, Outcome.RETRYABLE),
         (psycopg.errors.CheckViolation, Reason.CHECK, Outcome.QUARANTINED),
         (psycopg.errors.NotNullViolation, Reason.CHECK, Outcome.QUARANTINED),
         (psycopg.errors.NumericValueOutOfRange, Reason.REFUSED_BY_SINK, Outcome.QUARANTINED),

@@ -14,11 +14,32 @@ from ops.cli.main import build_app
 from schemas.failpoints import APPLY, INGEST, REPLAY
 
 OPS = Path(__file__).parents[3] / "ops"
+REPOSITORY = OPS.parent
 
 
 def test_every_failpoint_has_its_window() -> None:
     text = (OPS / "docs/crash-windows.md").read_text("utf-8")
     assert set(re.findall(r"`((?:ingest|apply|replay)\.\w+)`", text)) == {*INGEST, *APPLY, *REPLAY}
+
+
+def test_the_hard_cases_name_tests_that_exist() -> None:
+    """Every case has its row, and every test that a row names is there."""
+    text = (OPS / "docs/hard-cases.md").read_text("utf-8")
+    short = {
+        "World": "tests/property/apply/test_absence.py",
+        "Order": "tests/integration/apply/test_order.py",
+    }
+    rows = [row for row in text.splitlines() if row.startswith("| ")][1:]
+    assert len(rows) >= 12
+    for row in rows:
+        case, _, *proofs = row.strip("| ").split(" | ")
+        assert len(proofs) == 2 and "`" in proofs[1], case
+        for proof in "; ".join(proofs).split("; "):
+            owner, _, rest = proof.partition(": ")
+            for named in re.findall(r"`([^`]+)`", rest if owner in short else proof):
+                file, _, name = named.rpartition("::")
+                source = (REPOSITORY / (file or short[owner])).read_text("utf-8")
+                assert re.search(rf"^ *(def|class) {name}\b", source, re.M), f"{case}: {named}"
 
 
 def test_every_finding_is_listed() -> None:
