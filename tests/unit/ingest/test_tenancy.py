@@ -125,6 +125,7 @@ def test_a_command_is_not_run_to_check_a_definition(tmp_path: Path) -> None:
         ("echo '- id: a'; exit 3", "exit code 3"),
         ("echo '- {key: s3cr3t-value}'", "a tenant needs an `id`"),
         ("printf '\\377'", "not UTF-8"),
+        ("yes", "larger than 33,554,432 bytes"),
     ],
 )
 def test_a_command_that_fails_at_first_stops_and_says_why(
