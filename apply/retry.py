@@ -69,7 +69,7 @@ class Retries:
         """
         if self._begun is not None:
             begun = self._begun  # the sink failed while it was tried, so it has ended no process
-            store.beside(lambda connection, _: (self._take_back(connection, begun), []))
+            store.beside(partial(self._take_back, begun))
             self._begun = None
         count = self._killers(store, now) + self._suspects(store, now) + self._slow_ones(store, now)
         tries = self._mapped(self._find(store, now, but=_ALONE))
@@ -159,15 +159,18 @@ class Retries:
         assert row is not None
         return _Begun(due[0], row[0])
 
-    def _take_back(self, connection: Connection, begun: _Begun) -> None:
+    def _take_back(
+        self, begun: _Begun, connection: Connection, _: list[int]
+    ) -> tuple[int, list[Change]]:
         said = {"reason": begun.due.reason, "detail": begun.detail, "before": _KILLED.value}
         connection.execute(_SQL["begin"], {**asdict(begun.due.where), **said})
+        return 1, []
 
     def _try_begun(
         self, store: Store, tries: Sequence[Tried], begun: _Begun, now: datetime,
         connection: Connection, held: list[int],
     ) -> tuple[int, list[Change]]:  # fmt: skip
-        self._take_back(connection, begun)
+        self._take_back(begun, connection, held)
         slow = self._slow or begun.due.reason == Reason.TIMED_OUT
         return self._land(store, tries, now, connection, held, blame_timeouts=slow)
 
