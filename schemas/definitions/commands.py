@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import selectors
 import subprocess
-import time
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,34 +27,45 @@ def output_of(
     command: Sequence[str], *, timeout_s: float, most_bytes: int, folder: Path | None = None
 ) -> tuple[int, bytes]:
     """Its exit code and standard output. Blocks. Raises OSError, TookTooLong or PrintedTooMuch."""
-    deadline = time.monotonic() + timeout_s
-    with subprocess.Popen(
+    ended, end = os.pipe()  # readable once its time is over, whoever still holds its output
+    with open(ended, "rb"), open(end, "wb", buffering=0) as over, subprocess.Popen(
         command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     ) as process:  # fmt: skip
         assert process.stdout is not None
+        timer = threading.Timer(timeout_s, lambda: (process.kill(), over.write(b"x")))
+        timer.start()
         try:
-            found = _read(process.stdout.fileno(), deadline, most_bytes)
-            code = process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            raise TookTooLong from None
+            found = _read(process.stdout.fileno(), ended, most_bytes)
+            code = process.wait()
+        except PrintedTooMuch:
+            process.kill()
+            raise
         finally:
-            if process.poll() is None:
-                process.kill()
+            timer.cancel()
+            timer.join()
+        if _readable(ended):
+            raise TookTooLong
     return code, found
 
 
-def _read(pipe: int, deadline: float, most_bytes: int) -> bytes:
+def _read(pipe: int, ended: int, most_bytes: int) -> bytes:
+    """What comes out of the pipe until it is closed, or the time is over."""
     found = bytearray()
     with selectors.DefaultSelector() as waiting:
         waiting.register(pipe, selectors.EVENT_READ)
+        waiting.register(ended, selectors.EVENT_READ)
         while True:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0 or not waiting.select(left_s):
-                raise TookTooLong
-            data = os.read(pipe, _CHUNK)
+            ready = {key.fd for key, _ in waiting.select()}
+            data = b"" if ended in ready else os.read(pipe, _CHUNK)
             if not data:
                 return bytes(found)
             found += data
             if len(found) > most_bytes:
                 raise PrintedTooMuch
+
+
+def _readable(pipe: int) -> bool:
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(pipe, selectors.EVENT_READ)
+        return bool(waiting.select(0))
