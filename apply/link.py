@@ -13,14 +13,30 @@ import socket
 from dataclasses import dataclass
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from apply.sink import Connection, connect
 
+# Behind a pooler the pid that a connection was told is none of the server's: whether its backend is
+# gone or at work cannot be asked then. The asking connection's own pid tells.
 _ASK = """
-SELECT count(*) FILTER (WHERE wait_event_type IS DISTINCT FROM 'Client') AS busy
+SELECT count(*) FILTER (WHERE wait_event_type IS DISTINCT FROM 'Client') AS busy,
+  pg_backend_pid() = %s AS told_truly
 FROM pg_stat_activity WHERE pid = %s"""
 _SURE = 2
 """So often in a row the server must say that it waits for us, while we wait for it."""
+
+
+_OURS = (TransactionStatus.IDLE, TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+
+def awaits(connection: Connection | None) -> bool:
+    """Whether whoever uses this waits for Postgres, and not the other way round: between two
+    statements it is busy itself, as with mapping functions that take their time. Safe between threads.
+    """
+    if connection is None or connection.closed:
+        return True
+    return connection.pgconn.transaction_status not in _OURS
 
 
 @dataclass(slots=True)
@@ -63,10 +79,11 @@ class Link:
         """Whether its backend is gone, or waits for its client."""
         try:
             with connect(self._dsn, "link") as asking:
-                row = asking.execute(_ASK, [connection.info.backend_pid]).fetchone()
+                pids = [asking.info.backend_pid, connection.info.backend_pid]
+                row = asking.execute(_ASK, pids).fetchone()
         except psycopg.Error:
             return False
-        return row == (0,)
+        return row == (0, True)
 
 
 def _shut(connection: Connection) -> bool:

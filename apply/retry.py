@@ -2,86 +2,49 @@
 
 A record that becomes a row, or is beaten by one, is resolved; one that fails again waits longer;
 after the last attempt it is quarantined. The verbs of operators only say that something is due.
+Mapping may take its time, so it happens between transactions, and what is due is looked at again.
 """
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import partial
 
-from apply import metrics
-from apply.batch import Batch, PageWork, Part, Work
+from apply.batch import Batch
 from apply.changes import Change
-from apply.decode import map_page
 from apply.exception_states import Event, sources
-from apply.exceptions import Moved, Said, move, uncover
-from apply.ledger import FIRST_RETRY_S
-from apply.mapping.types import CompiledMapping, Place
+from apply.exceptions import Said, arrays, move
+from apply.faults import TIMED_OUT, SinkFault
+from apply.mapping.types import CompiledMapping
 from apply.outcomes import BY_HAND, Outcome, Reason, RecordFault
 from apply.queries import load
-from apply.same_record import Group, Where
-from apply.sightings import merge
+from apply.same_record import Where
 from apply.sink import Connection
 from apply.store import Store
-from schemas.keys import split_partition_id
-from schemas.records import Observation
+from apply.tries import Due, Result, Tried, part, result, settle, tried
 
 _SQL = load("retry")
 _EXCEPTIONS = load("exceptions")
-ATTEMPTS = 10
-LONGEST_S = 3600.0
 _AT_ONCE = 200
+_ALONE_AT_ONCE = 50
+_MAPPING_S = 5.0
+"""So long one turn maps what is due, or one record: batches wait meanwhile."""
+_ENDED = "the process ended when this record was tried again"
 REMAPPED_AT_ONCE = 500
+_KILLED = Reason.KILLED_WORKER
+_ALONE = (_KILLED, Reason.TIMED_OUT)
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """One exception that is due, as the query `due` returns it."""
+class _Begun:
+    """An exception that is tried by itself, and what was said of it before."""
 
-    mapping_version: int
-    partition: int
-    generation: int
-    offset: int
-    index: int
-    partition_id_no: int
-    partition_id: str
-    mapping: str | None
-    plan: str
-    scope: str
-    source_epoch: int
-    original_offset: int
-    raw: bytes | None
-    attempts: int
-    fetched_at: datetime
-    as_of: datetime | None
-    run: str | None
-    reason: str
-    began: int | None
-    pass_: str
-    page: int
-    part: int
-    parts: int
-    first_index: int
-
-    @property
-    def where(self) -> Where:
-        """The coordinates of the exception."""
-        return Where(self.mapping_version, self.partition, self.generation, self.offset, self.index)
-
-
-@dataclass(frozen=True, slots=True)
-class _Tried:
-    """A record as a page of its own, or why there is none."""
-
-    page: PageWork | None
-    fault: RecordFault | None
-
-
-def wait_s(attempts: int) -> float:
-    """Seconds before the next try, after so many failed ones: doubling, at most an hour."""
-    return min(LONGEST_S, FIRST_RETRY_S * 2.0 ** min(attempts, 30))
+    due: Due
+    detail: str
 
 
 class Retries:
@@ -94,67 +57,156 @@ class Retries:
             "names": [one.spec.name for one in mappings],
             "versions": [one.spec.version for one in mappings],
         }
+        self._proven: dict[int, int] = {}
+        self._begun: _Begun | None = None
+        self._slow = self._stalled = False
 
     def do(self, store: Store, now: datetime) -> int:
-        """What is due now, in one transaction. Returns how many were tried. Raises SinkFault."""
-        killers = store.beside(lambda connection, held: self._set_aside(connection, held, now))
-        mapped = [one for one in killers if one.mapping is not None]
-        if mapped:
-            store.beside(lambda connection, _: self._try_killers(store, connection, mapped, now))
-        tried = store.beside(lambda connection, held: self._try(store, connection, held, now))
-        return len(killers) + tried
+        """What is due now. Returns how many were tried. Raises SinkFault.
 
-    def _try(
-        self, store: Store, connection: Connection, held: list[int], now: datetime
-    ) -> tuple[int, list[Change]]:
-        return self._land(store, connection, self._due(connection, held, now, killers=False), now)
+        All at once, but alone: what has ended a process, what timed out, and, where the owner
+        before has ended in the middle of something, each of those that it may have had in hand.
+        """
+        if self._begun is not None:
+            begun = self._begun  # the sink failed while it was tried, so it has ended no process
+            store.beside(partial(self._take_back, begun))
+            self._begun = None
+        count = self._killers(store, now) + self._suspects(store, now) + self._slow_ones(store, now)
+        tries = self._mapped(self._find(store, now, but=_ALONE))
+        try:
+            return count + store.beside(partial(self._land, store, tries, now))
+        except SinkFault as fault:
+            self._slow = fault.reason in TIMED_OUT
+            raise
+
+    def _find(
+        self, store: Store, now: datetime, *, only: Collection[Reason] = (),
+        but: Collection[Reason] = (), most: int = _AT_ONCE,
+    ) -> list[Due]:  # fmt: skip
+        return store.beside(lambda c, held: (self._due(c, held, now, only, but, most), []))
 
     def _due(
-        self, connection: Connection, held: list[int], now: datetime, *, killers: bool
-    ) -> list[Due]:
+        self, connection: Connection, partitions: Collection[int], now: datetime,
+        only: Collection[Reason], but: Collection[Reason], most: int,
+    ) -> list[Due]:  # fmt: skip
+        """What is due there, of these reasons `only`, or of all `but` these."""
         asked = {
-            **self._ours, "now": now, "partitions": held, "limit": 1 if killers else _AT_ONCE,
-            "killers": killers, "killed": Reason.KILLED_WORKER.value,
+            **self._ours, "now": now, "partitions": list(partitions), "limit": most,
+            "reasons": [one.value for one in only or but], "only": bool(only),
         }  # fmt: skip
         return [Due(*row) for row in connection.execute(_SQL["due"], asked)]
 
-    def _set_aside(
-        self, connection: Connection, held: list[int], now: datetime
-    ) -> tuple[list[Due], list[Change]]:
+    def _mapped(self, due: Sequence[Due]) -> list[Tried]:
+        """As pages; at least one, and no more than there is time for."""
+        found: list[Tried] = []
+        until = time.monotonic() + _MAPPING_S
+        for one in due:
+            if found and time.monotonic() > until:
+                break
+            found.append(tried(one, self._by_version, self._by_name))
+        return found
+
+    def _killers(self, store: Store, now: datetime) -> int:
         """One record that has ended a process, back in quarantine before it is tried: should it do
         so again, nobody tries it again after that."""
-        due = self._due(connection, held, now, killers=True)
-        detail = "the process ended when this record was tried again"
-        faults = [RecordFault(one.index, Reason.KILLED_WORKER, detail) for one in due]
-        _settle(
-            connection,
-            [
-                _Result(one, Outcome.QUARANTINED, f, None)
-                for one, f in zip(due, faults, strict=True)
-            ],
-            now,
-        )
-        return due, []
+        due = store.beside(lambda connection, held: (self._set_aside(connection, held, now), []))
+        tries = self._mapped([one for one in due if one.mapping is not None])
+        if tries:
+            store.beside(partial(self._try_killers, store, tries, now))
+        return len(due)
+
+    def _set_aside(self, connection: Connection, held: list[int], now: datetime) -> list[Due]:
+        due = self._due(connection, held, now, (_KILLED,), (), 1)
+        faults = [RecordFault(one.index, _KILLED, _ENDED) for one in due]
+        results = [
+            Result(one, Outcome.QUARANTINED, fault, None)
+            for one, fault in zip(due, faults, strict=True)
+        ]
+        settle(connection, results, now)
+        return due
 
     def _try_killers(
-        self, store: Store, connection: Connection, set_aside: list[Due], now: datetime
+        self, store: Store, tries: Sequence[Tried], now: datetime, connection: Connection,
+        held: list[int],
+    ) -> tuple[int, list[Change]]:  # fmt: skip
+        places = [one.due.where for one in tries if one.due.partition in held]
+        move(connection, Event.RETRY, places, Said(now, due_at=now))
+        return self._land(store, tries, now, connection, held)
+
+    def _suspects(self, store: Store, now: datetime) -> int:
+        """One by one, each a killer from the moment that it is tried: until nothing is due where the
+        owner before never gave the partition back. Whatever ended it may have been one of these."""
+        claims = {number: held.claim for number, held in store.positions.items() if held.unclean}
+        doubtful = {n for n, claim in claims.items() if self._proven.get(n) != claim}
+        for count in range(_ALONE_AT_ONCE if doubtful else 0):
+            begun = store.beside(lambda c, held: (self._begin(c, doubtful & {*held}, now), []))
+            if begun is None:
+                self._proven = claims
+                return count
+            self._begun = begun
+            store.beside(partial(self._try_begun, store, self._mapped([begun.due]), begun, now))
+            self._begun = None
+        return _ALONE_AT_ONCE if doubtful else 0
+
+    def _begin(
+        self, connection: Connection, partitions: Collection[int], now: datetime
+    ) -> _Begun | None:
+        due = self._due(connection, partitions, now, (), (_KILLED,), 1)
+        if not due:
+            return None
+        said = {"reason": _KILLED.value, "detail": _ENDED, "before": due[0].reason}
+        row = connection.execute(_SQL["begin"], {**asdict(due[0].where), **said}).fetchone()
+        assert row is not None
+        return _Begun(due[0], row[0])
+
+    def _take_back(
+        self, begun: _Begun, connection: Connection, _: list[int]
     ) -> tuple[int, list[Change]]:
-        move(connection, Event.RETRY, [one.where for one in set_aside], Said(now, due_at=now))
-        return self._land(store, connection, set_aside, now)
+        said = {"reason": begun.due.reason, "detail": begun.detail, "before": _KILLED.value}
+        connection.execute(_SQL["begin"], {**asdict(begun.due.where), **said})
+        return 1, []
+
+    def _try_begun(
+        self, store: Store, tries: Sequence[Tried], begun: _Begun, now: datetime,
+        connection: Connection, held: list[int],
+    ) -> tuple[int, list[Change]]:  # fmt: skip
+        self._take_back(begun, connection, held)
+        slow = self._slow or begun.due.reason == Reason.TIMED_OUT
+        return self._land(store, tries, now, connection, held, blame_timeouts=slow)
+
+    def _slow_ones(self, store: Store, now: datetime) -> int:
+        """One by one until one of them times out again: it waits longer then, and holds up nobody."""
+        only: tuple[Reason, ...] = () if self._slow else (Reason.TIMED_OUT,)
+        for count in range(_ALONE_AT_ONCE):
+            tries = self._mapped(self._find(store, now, only=only, but=(_KILLED,), most=1))
+            if not tries:
+                self._slow = False
+                return count
+            store.beside(partial(self._land, store, tries, now, blame_timeouts=True))
+            if self._stalled:
+                return count + 1
+        return _ALONE_AT_ONCE
 
     def _land(
-        self, store: Store, connection: Connection, due: list[Due], now: datetime
-    ) -> tuple[int, list[Change]]:
-        if not due:
+        self, store: Store, tries: Sequence[Tried], now: datetime, connection: Connection,
+        held: list[int], *, blame_timeouts: bool = False,
+    ) -> tuple[int, list[Change]]:  # fmt: skip
+        """Those that are still ours, and that nobody has decided about since they were found."""
+        self._stalled = False
+        if not tries:
             return 0, []
-        tries = [self._tried(one) for one in due]
+        places = arrays([one.due.where for one in tries if one.due.partition in held])
+        rows = connection.execute(_SQL["still_due"], {**places, "now": now})
+        due = {Where(*row) for row in rows}
+        tries = [one for one in tries if one.due.where in due]
         pages = [one.page for one in tries if one.page is not None]
-        changes = store.land(connection, Batch([_part(pages)]))
-        results = [_result(one, tried) for one, tried in zip(due, tries, strict=True)]
-        still = _settle(connection, results, now)
+        changes = store.land(connection, Batch([part(pages)]), blame_timeouts=blame_timeouts)
+        results = [result(one) for one in tries]
+        self._stalled = any(one.timed_out for one in results)
+        still = settle(connection, results, now)
         if store.copies is not None:
             store.copies.write(connection, still, now)
-        return len(due), changes
+        return len(tries), changes
 
     def remap(self, store: Store, now: datetime) -> int:
         """Let the versions in use try what older ones refused. Returns how many are due now.
@@ -177,117 +229,3 @@ class Retries:
             said = Said(now, "apply", note, due_at=now, tried_version=version)
             move(connection, Event.REMAP, places, said)
         return sum(len(places) for places in by_version.values())
-
-    def _tried(self, due: Due) -> _Tried:
-        """The record as a page of its own; or why there is nothing to try."""
-        compiled = self._by_version.get(due.mapping_version)
-        if compiled is None and due.mapping is not None:
-            # an older version's exception: the version that is live now is what can heal it
-            compiled = self._by_name.get(due.mapping)
-        if compiled is None:
-            detail = "no live mapping reads it"
-            return _Tried(None, RecordFault(due.index, Reason.MAPPER_FAILED, detail))
-        if due.raw is None:
-            detail = "its bytes were not stored"
-            return _Tried(None, RecordFault(due.index, Reason.OVERSIZED, detail))
-        observation = _observation(due, due.raw)
-        tenant = split_partition_id(due.partition_id)[2]
-        place = Place(due.partition_id_no, due.generation, due.original_offset, tenant, due.began)
-        mapped = map_page(compiled, observation, place)
-        page = PageWork(
-            offset=due.offset,
-            generation=due.generation,
-            partition=due.partition,
-            partition_id_no=due.partition_id_no,
-            observation=observation,
-            works=[Work(compiled.version_id, compiled, mapped)],
-        )
-        return _Tried(page, None)
-
-
-def _observation(due: Due, raw: bytes) -> Observation:
-    """What a mapping may see of the record: the same as when its page was read."""
-    return Observation(
-        partition_id=due.partition_id, plan=due.plan, scope=due.scope, pass_=due.pass_,
-        page=due.page, part=due.part, parts=due.parts, source_epoch=due.source_epoch,
-        original_offset=due.original_offset, reason="retry", run=due.run, method="-", url="-",
-        definition_hash="-", status=0, requested_at=_us(due.fetched_at),
-        received_at=_us(due.fetched_at), as_of=None if due.as_of is None else _us(due.as_of),
-        records=[raw], first_index=due.index,
-    )  # fmt: skip
-
-
-def _us(at: datetime) -> int:
-    return round((at - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1))
-
-
-def _part(pages: list[PageWork]) -> Part:
-    return Part(partition=-1, session=-1, generation=0, start=0, end=0, pages=pages)
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    """What a try came to. `tried_version`: the mapping version that it was made with."""
-
-    due: Due
-    outcome: Outcome
-    fault: RecordFault | None
-    tried_version: int | None
-
-    @property
-    def event(self) -> Event:
-        if self.outcome is Outcome.QUARANTINED:
-            return Event.REFUSE
-        if self.outcome is not Outcome.RETRYABLE:
-            return Event.LAND
-        return Event.FAIL if self.due.attempts + 1 < ATTEMPTS else Event.EXHAUST
-
-
-def _result(due: Due, tried: _Tried) -> _Result:
-    if tried.page is None:
-        return _Result(due, Outcome.QUARANTINED, tried.fault, None)
-    work = tried.page.works[0]
-    work.settle()
-    fault = work.faults[0] if work.faults else None
-    return _Result(due, Outcome(work.outcomes[0]), fault, work.mapping_version)
-
-
-def _said(one: _Result, now: datetime) -> Said:
-    fault, waits = one.fault, one.event is Event.FAIL
-    return Said(
-        now,
-        by="retry" if one.event is Event.LAND else None,
-        reason=None if fault is None else fault.reason.value,
-        detail=None if fault is None else fault.detail,
-        due_at=now + timedelta(seconds=wait_s(one.due.attempts + 1)) if waits else None,
-        tried_version=one.tried_version,
-        outcome=one.outcome,
-    )
-
-
-def _settle(connection: Connection, results: Sequence[_Result], now: datetime) -> list[Where]:
-    """Write what tries came to. Returns the exceptions that stay open."""
-    landed: list[Moved] = []
-    still: list[Where] = []
-    groups: set[Group] = set()
-    alike: dict[tuple[Event, Said], list[Due]] = defaultdict(list)
-    for one in results:
-        metrics.RETRIED.labels(one.outcome.name.lower()).inc()
-        alike[one.event, _said(one, now)].append(one.due)
-    for (event, said), dues in alike.items():
-        moved = move(connection, event, [due.where for due in dues], said)
-        if event is Event.LAND:
-            landed += moved
-            continue
-        reasons = {due.where: said.reason or due.reason for due in dues}
-        still += reasons
-        groups |= {
-            Group(
-                row.partition_id_no, row.where.mapping_version, row.fingerprint, reasons[row.where]
-            )
-            for row in moved
-            if row.fingerprint is not None
-        }
-    uncover(connection, landed, now)
-    merge(connection, groups, (), now)
-    return still

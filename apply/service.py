@@ -28,7 +28,7 @@ from apply.horizon import Horizons
 from apply.identities import Identities
 from apply.inbox import Assigned, Inbox, Revoked
 from apply.interpreter import tune
-from apply.link import Link
+from apply.link import Link, awaits
 from apply.mapping.outside import Outside
 from apply.mapping.types import CompiledMapping
 from apply.opening import Checks
@@ -209,7 +209,7 @@ class Service:
         """Say so when the sink keeps the writer waiting: a frozen server raises no error."""
         now = time.monotonic()
         silent_s = now - self._writer.turned_at
-        if silent_s < _SILENT_S:
+        if silent_s < _SILENT_S or not awaits(self._store.open_connection):
             self._link.answered()
             if self._silent and self._writer.waits_for is None:
                 metrics.paused(None)

@@ -222,9 +222,15 @@ class Store:
             raise sink_fault(error) from error
         return result
 
-    def land(self, connection: Connection, batch: Batch) -> list[Change]:
-        """Rows of single records, each isolated and held against the barrier. For `beside`."""
-        return self._rows(connection, batch, Report(batch), _CAREFUL, everything=True)
+    def land(
+        self, connection: Connection, batch: Batch, *, blame_timeouts: bool = False
+    ) -> list[Change]:
+        """Rows of single records, each isolated and held against the barrier. For `beside`.
+
+        `blame_timeouts`: a time-out is the fault of the one record in hand.
+        """
+        way = _BLAMING if blame_timeouts else _CAREFUL
+        return self._rows(connection, batch, Report(batch), way, everything=True)
 
     def note_trial(self, partition: int, trial: Mapping[str, Any]) -> None:
         """Say what is tried next, durably. Raises Lost or SinkFault."""

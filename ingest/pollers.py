@@ -111,6 +111,7 @@ class Pollers:
                     name = changed.pop()
                     tenants = self.tenancy.of(self.definitions.sources[name])
                     await self._accesses.keep(name, {t.id for t in tenants if t is not None})
+                    self._forget()
             except Exception as error:  # a fault of ours must not end the polls
                 _log.error("tenants not followed", error=type(error).__name__, where=where(error))
                 await asyncio.sleep(_AFTER_FAULT_S)
@@ -124,6 +125,11 @@ class Pollers:
             for tenant in self.tenancy.of(source):
                 for stream in source:
                     yield source, stream, tenant
+
+    def _forget(self) -> None:
+        """Lets go of the pollers of tenants that went: they may be many, one day after another."""
+        there = {stream.partition_id(t.id if t else None) for _, stream, t in self._all()}
+        self._made = {name: made for name, made in self._made.items() if name in there}
 
     def _kept(
         self, owner: str, tenant: Tenant | None, known: Mapping[str, Poller]

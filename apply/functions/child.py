@@ -44,19 +44,26 @@ def main() -> int:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
     from apply.functions import frames
 
-    unpacker, call = frames.Unpacker(), None
+    unpacker, call, own = frames.Unpacker(), None, os.getpid()
     while data := os.read(requests, _CHUNK):
         unpacker.feed(data)
         while (message := unpacker.next()) is not None:
             if isinstance(message, frames.Begin):
                 call = _begun(message)
+                _end_copies(own)
                 fault = call if isinstance(call, str) else None
                 os.write(answers, frames.packed(frames.Ready(fault)))
                 if fault is not None:
                     return 1
             elif isinstance(message, frames.Call) and callable(call):
-                _answer(call, message, answers)
+                _answer(call, message, answers, own)
     return 0
+
+
+def _end_copies(own: int) -> None:
+    """A function that forked has left a copy of this process; only the first one may answer."""
+    if os.getpid() != own:
+        os._exit(0)
 
 
 def _own_pipes() -> tuple[int, int]:
@@ -87,14 +94,17 @@ def _begun(begin: Begin) -> Callable[..., Any] | str:
     return found if callable(found) else f"the module has no function {begin.name}"
 
 
-def _answer(function: Callable[..., Any], call: Call, answers: int) -> None:
+def _answer(function: Callable[..., Any], call: Call, answers: int, own: int) -> None:
     """One message per record, written at once: how many came tells which record is in hand."""
     from apply.functions.frames import packed
     from apply.python_mapping import Observed
 
     observed = Observed(**call.observed)
-    for raw in call.records:
-        data = packed(_made(function, raw, observed))
+    for at, raw in enumerate(call.records):
+        made = _made(function, raw, observed)
+        _end_copies(own)
+        made.call, made.at = call.number, at
+        data = packed(made)
         while data:
             data = data[os.write(answers, data) :]
 

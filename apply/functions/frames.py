@@ -26,8 +26,9 @@ class Begin(msgspec.Struct, tag=True, array_like=True):
 
 
 class Call(msgspec.Struct, tag=True, array_like=True):
-    """Records to make rows of; each is answered by one message, in order."""
+    """Records to make rows of; each is answered by one message, in order. `number`: of this call."""
 
+    number: int
     records: list[bytes]
     observed: dict[str, Any]
 
@@ -39,11 +40,17 @@ class Ready(msgspec.Struct, tag=True, array_like=True):
 
 
 class Answer(msgspec.Struct, tag=True, array_like=True):
-    """One record: a row as JSON text, or none. `memory`: there was not enough of it."""
+    """One record: a row as JSON text, or none. `memory`: there was not enough of it.
+
+    `call`, `at`: the call that it answers, and the position of its record there. A function that
+    forks answers twice, and no row may be taken for that of another record.
+    """
 
     kind: Literal["row", "ignored", "failed", "memory"]
     row: bytes = b""
     detail: str = ""
+    call: int = 0
+    at: int = 0
 
 
 Message = Begin | Call | Ready | Answer

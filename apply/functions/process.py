@@ -53,7 +53,7 @@ class Process:
 
     def __init__(self, spec: FunctionSpec, folder: Path, *, shown: bool) -> None:
         """`shown`: what it prints goes to our standard error. Raises FunctionUnavailable."""
-        self._spec, self._unpacker = spec, Unpacker()
+        self._spec, self._unpacker, self._calls = spec, Unpacker(), 0
         kept = {n: v for n, v in os.environ.items() if n in _INHERITED or n.startswith("LC_")}
         try:
             self._process = subprocess.Popen(
@@ -89,7 +89,8 @@ class Process:
         self, records: Sequence[bytes], observed: dict[str, object]
     ) -> tuple[list[Answer], Ended | None]:
         """Answers in order; fewer than records if the process ended, and then how."""
-        request = packed(Call(list(records), observed))
+        self._calls += 1
+        request = packed(Call(self._calls, list(records), observed))
         found, ended = self._talk(request, len(records), self._spec.hang_s)
         answers = [one for one in found if isinstance(one, Answer)]
         for at, one in enumerate(answers):
@@ -120,7 +121,10 @@ class Process:
                     deadline = time.monotonic() + patience_s
                 if readable and self._receive(found):
                     deadline = time.monotonic() + patience_s
-            except (OSError, EOFError, BadFrame):
+            except BadFrame:
+                self.end()
+                return found, Ended(How.KILLED, "wrote where its answers go")
+            except (OSError, EOFError):
                 return found, self._killed()
         return found, None
 
@@ -132,8 +136,15 @@ class Process:
         self._unpacker.feed(data)
         before = len(found)
         while (message := self._unpacker.next()) is not None:
+            if self._calls:
+                self._check(message, len(found))
             found.append(message)
         return len(found) > before
+
+    def _check(self, message: Message, at: int) -> None:
+        """That it answers the record that is in hand. Raises BadFrame."""
+        if not isinstance(message, Answer) or (message.call, message.at) != (self._calls, at):
+            raise BadFrame("an answer that nobody waits for")
 
     def _killed(self) -> Ended:
         with contextlib.suppress(subprocess.TimeoutExpired):

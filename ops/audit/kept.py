@@ -80,7 +80,8 @@ class Kept:
             "deployment": self._deployment,
             "partitions": [one.to_json() for one in self.results.values()],
         }
-        beside = self._file.with_name(self._file.name + ".new")
+        # of this process alone: somebody may have started the same audit twice
+        beside = self._file.with_name(f"{self._file.name}.{os.getpid()}.new")
         with beside.open("wb") as out:
             out.write(msgspec.json.encode(body))
             out.flush()
@@ -97,7 +98,7 @@ class Kept:
             body = msgspec.json.decode(file.read_bytes())
             known = (body["format"], body["deployment"])
             results = [PartitionResult.from_json(one) for one in body["partitions"]]
-        except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
+        except (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise Stop(
                 f"{file} is no state of an audit: remove it, or name another file.", REFUSED
             ) from error

@@ -15,13 +15,18 @@ from schemas.settings import Settings
 
 # What another attempt cannot cure.
 _HOPELESS = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG})
-# What is wrong with this event's topic, and may be put right.
+# What is wrong with this event or its topic, and may be put right there: nobody else has to wait.
 _OF_THE_EVENT = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,
         KafkaError.TOPIC_EXCEPTION,
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        KafkaError.POLICY_VIOLATION,
     }
 )
 
@@ -77,6 +82,8 @@ class Topics:
                 )
             except KafkaException as error:
                 errors[event.id] = error.args[0]
+            except BufferError:
+                errors[event.id] = KafkaError(KafkaError._QUEUE_FULL)
         # longer than a delivery may take, so that nothing is in flight when the batch is judged;
         # in short steps, so that signals are heard
         deadline = time.monotonic() + self._delivery_s * 1.25
@@ -85,7 +92,7 @@ class Topics:
         if len(producer) or any(error is not None and error.fatal() for error in errors.values()):
             self._producer = None  # what it still holds must not be sent after a newer event
             producer.purge()
-        return {number: _result(error) for number, error in errors.items()}
+        return {number: result_of(error) for number, error in errors.items()}
 
     def close(self) -> None:
         """Nothing is in flight between two batches."""
@@ -98,7 +105,8 @@ def _delivered(
     errors[number] = error
 
 
-def _result(error: KafkaError | None) -> Result:
+def result_of(error: KafkaError | None) -> Result:
+    """What the end of a delivery means; None: it was delivered."""
     if error is None:
         return ACCEPTED
     text = f"Kafka: {error.str()}"

@@ -128,6 +128,7 @@ class Receiver:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,  # nobody reads what is answered, and some of it is a bomb
                 headers={"User-Agent": "gapless"},
                 connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
                 timeout=aiohttp.ClientTimeout(

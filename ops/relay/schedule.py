@@ -17,6 +17,9 @@ ATTEMPTS: Final = 10
 """After so many an event is dead: with the waits between them that is a quarter of an hour."""
 _WAIT_MAX_S: Final = 300.0
 _PAUSE_MAX_S: Final = 60.0
+_ASKED_MAX_S: Final = 3600.0
+"""No receiver is waited for any longer, whatever it asks for: what it says may be a mistake, and
+nothing but a try can show that it has been put right."""
 _PROBES: Final = 4
 """Events that are tried while the receiver may be away."""
 
@@ -102,7 +105,7 @@ def settle(events: Sequence[Event], results: Mapping[int, Result], away_before: 
             continue
         gateway = result.kind is Kind.GATEWAY
         if result.kind is Kind.AWAY or (gateway and not marks.sent):
-            asked.append(result.wait_s or 0.0)
+            asked.append(_asked_s(result))
             marks.why = marks.why or result.text
             marks.later.append(Later(event.id, "unsent", event.attempts, 0.0, result.text))
         else:
@@ -124,8 +127,12 @@ def _kind(results: Mapping[int, Result], event: Event) -> Kind | None:
     return None if result is None else result.kind
 
 
+def _asked_s(result: Result) -> float:
+    return min(_ASKED_MAX_S, result.wait_s or 0.0)
+
+
 def _fault(event: Event, result: Result) -> Later:
     attempts = event.attempts + 1
     dead = result.kind is Kind.REFUSED or attempts >= ATTEMPTS
-    wait_s = max(min(_WAIT_MAX_S, 2.0 ** min(event.attempts, 20)), result.wait_s or 0.0)
+    wait_s = max(min(_WAIT_MAX_S, 2.0 ** min(event.attempts, 20)), _asked_s(result))
     return Later(event.id, "dead" if dead else "unsent", attempts, wait_s, result.text)

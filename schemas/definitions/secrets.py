@@ -4,16 +4,17 @@ A value that came by reference never appears in logs, topics and errors; its ref
 """
 
 import os
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from schemas.definitions.commands import PrintedTooMuch, TookTooLong, output_of
 from schemas.definitions.scrubber import SHORTEST, Scrubber
 
 KINDS: Final = ("env", "file", "command")
 COMMAND_TIMEOUT_S: Final = 30.0
+_OUTPUT_BYTES_MAX: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +64,22 @@ def _content_of(reference: Reference, path: Path) -> str:
 
 def _output_of(reference: Reference, command: tuple[str, ...]) -> str:
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=COMMAND_TIMEOUT_S,
-            check=False,
+        code, printed = output_of(
+            command, timeout_s=COMMAND_TIMEOUT_S, most_bytes=_OUTPUT_BYTES_MAX
         )
-        text = done.stdout.decode("utf-8")
-    except subprocess.TimeoutExpired:
+        text = printed.decode("utf-8")
+    except TookTooLong:
         raise SecretUnavailable(
             f"{reference}: no answer within {COMMAND_TIMEOUT_S:.0f} s"
         ) from None
+    except PrintedTooMuch:
+        raise SecretUnavailable(f"{reference}: more than {_OUTPUT_BYTES_MAX:,} bytes") from None
     except OSError as error:
         raise SecretUnavailable(f"{reference}: {error.strerror or 'not started'}") from None
     except UnicodeDecodeError:
         raise SecretUnavailable(f"{reference}: not a text in UTF-8") from None
-    if done.returncode != 0:
-        raise SecretUnavailable(f"{reference}: exit code {done.returncode}")
+    if code != 0:
+        raise SecretUnavailable(f"{reference}: exit code {code}")
     return text.rstrip("\r\n")
 
 

@@ -4,13 +4,13 @@ Ids are checked in all of them. A command is not run to validate a definition, o
 """
 
 import re
-import subprocess
 import time
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from schemas.definitions.commands import PrintedTooMuch, TookTooLong, output_of
 from schemas.definitions.fields import Fields
 from schemas.definitions.known_keys import TENANTS
 from schemas.definitions.problems import DefinitionError, Problem
@@ -107,24 +107,18 @@ def tenants_of_command(command: tuple[str, ...], folder: Path) -> tuple[Tenant, 
     """
     shown = f"the output of {command[0]}"
     try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,  # may hold what nobody should read
-            timeout=COMMAND_TIMEOUT_S,
-            check=False,
+        code, printed = output_of(
+            command, timeout_s=COMMAND_TIMEOUT_S, most_bytes=_OUTPUT_BYTES_MAX, folder=folder
         )
-    except subprocess.TimeoutExpired:
+    except TookTooLong:
         raise _unread(shown, f"it did not end within {COMMAND_TIMEOUT_S:.0f} s") from None
+    except PrintedTooMuch:
+        raise _unread(shown, f"it is larger than {_OUTPUT_BYTES_MAX:,} bytes") from None
     except OSError as error:
         raise _unread(shown, f"it cannot be started: {error.strerror}") from None
-    if done.returncode != 0:
-        raise _unread(shown, f"it ended with exit code {done.returncode}")
-    if len(done.stdout) > _OUTPUT_BYTES_MAX:
-        raise _unread(shown, f"it is larger than {_OUTPUT_BYTES_MAX:,} bytes")
-    return _parsed(done.stdout, shown, quoted=False)
+    if code != 0:
+        raise _unread(shown, f"it ended with exit code {code}")
+    return _parsed(printed, shown, quoted=False)
 
 
 def _unread(shown: str, message: str) -> DefinitionError:

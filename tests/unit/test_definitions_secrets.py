@@ -46,6 +46,7 @@ def test_a_secret_that_changed_is_read_again_and_the_old_one_stays_scrubbed(tmp_
         (Reference("env", "NOPE"), "no variable NOPE"),
         (Reference("file", "nowhere"), "No such file"),
         (Reference("command", ("false",)), "exit code 1"),
+        (Reference("command", ("yes",)), "more than 1,048,576 bytes"),
         (Reference("command", ("no-such-command-here",)), "No such file"),
         (Reference("env", "SHORT"), "shorter than 4"),
     ],

@@ -16,6 +16,7 @@ from schemas.records import Observation
 
 VALUE, MAP, LAND = "kill-the-value", "kill-the-mapper", "kill-the-lander"
 STOP = "stop-inside-copy"
+AGAIN = "kill-when-tried-again"
 
 
 def _end() -> None:
@@ -36,8 +37,10 @@ def main() -> None:
     map_page, stage = CompiledMapping.map_page, Landing._stage
 
     def mapped(self: CompiledMapping, observation: Observation, place: Place) -> Mapped:
-        if any(MAP.encode() in raw for raw in observation.records):
-            _end()
+        again = observation.reason == "retry"
+        for raw in observation.records:
+            if MAP.encode() in raw or (again and AGAIN.encode() in raw):
+                _end()
         return map_page(self, observation, place)
 
     def staged(self: Landing, rows: Sequence[Row]) -> None:

@@ -94,6 +94,11 @@ def test_one_row_that_somebody_keeps_locked_holds_up_nobody(scene: Scene) -> Non
             scene.settle()
             assert scene.balance() == {"applied": 6, "retryable": 1}
             assert scene.value("SELECT reason FROM gapless.exception") == "timed_out"
+            # nor when it is tried again: the row is to blame, so the sink is not waited for
+            scene.db.execute("UPDATE gapless.exception SET due_at = now()")
+            scene.until("SELECT attempts FROM gapless.exception WHERE due_at > now()", 1)
+            assert scene.value("SELECT state FROM gapless.exception") == "retryable"
+            assert _paused() is None
         scene.db.execute("UPDATE gapless.exception SET due_at = now()")
         scene.until("SELECT state FROM gapless.exception", "resolved")
     assert scene.balance() == {"applied": 7}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,6 +20,7 @@ from apply.requests import request
 from apply.retry import Retries
 from apply.same_record import Where
 from apply.store import Store
+from apply.tries import Due, Tried
 from ops.deciding import About, decide, watch
 from ops.relay import outbox
 from schemas import failpoints
@@ -158,6 +159,37 @@ def _remap_and_die(scene: Scene) -> None:
     dying.claim(scene.partition("crm/accounts/north"))
     assert Retries(mappings).remap(dying, datetime.now(UTC)) == 4
     dying.close()
+
+
+def test_what_is_dismissed_while_it_is_mapped_stays_out(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.put(page([account(1, **ODD)]))
+    with scene.applying():
+        scene.settle()
+    scene.define(2, **CAN_BE_ODD)
+    mappings = scene.mappings()
+    store = Store(scene.lane.postgres, LIVE, "slow", mappings, hit=failpoints.none)
+    store.connect()
+    store.claim(scene.partition("crm/accounts/north"))
+    retries, now = Retries(mappings), datetime.now(UTC)
+    assert retries.remap(store, now) == 1
+    mapped = retries._mapped
+
+    def slowly(due: Sequence[Due]) -> list[Tried]:
+        found = mapped(due)
+        if found:
+            assert len(
+                request(scene.db, "dismiss", by="op", note="no", now=now, reason=due[0].reason)
+            )
+        return found
+
+    monkeypatch.setattr(retries, "_mapped", slowly)
+    assert retries.do(store, now) == 0
+    store.close()
+    assert states(scene) == {"dismissed": 1}
+    assert scene.value("SELECT count(*) FROM accounts") == 0
+    fitting(scene)
 
 
 def test_a_child_lands_by_itself_and_one_without_parent_ends_in_quarantine(scene: Scene) -> None:

@@ -13,10 +13,12 @@ import psycopg
 import pytest
 
 from apply import service
+from apply.link import Link, awaits
 from apply.metrics import PAUSED
+from apply.sink import connect
 from ops.stack.account import SHARED
 from tests.integration.apply.scene import Scene, account, page
-from tests.proxy import Proxy
+from tests.proxy import Pooler, Proxy
 from tests.waiting import wait_until
 
 FILLER = "x" * 700
@@ -217,3 +219,24 @@ def test_a_statement_that_takes_long_is_left_alone(
         scene.settle()
         assert scene.value(pids) == pid
     _nothing_lost(scene, 1)
+
+
+@pytest.mark.parametrize("stands_before", [Proxy, Pooler])
+def test_a_statement_that_takes_long_is_no_dead_link(
+    postgres: str, stands_before: type[Proxy]
+) -> None:
+    """Nor is a connection that its own side leaves waiting, nor one whose backend cannot be asked."""
+    with stands_before(postgres) as proxy, connect(proxy.address, "test") as connection:
+        link, found = Link(proxy.address), list[object]()
+
+        def sleep() -> None:
+            found.append(connection.execute("SELECT 7 FROM pg_sleep(1)").fetchone())
+
+        assert not awaits(connection)
+        waiting = threading.Thread(target=sleep)
+        waiting.start()
+        wait_until(lambda: awaits(connection), 10, "the statement is under way")
+        assert not any(link.cut_if_dead(connection) for _ in range(4))
+        waiting.join()
+        assert found == [(7,)]
+        assert not awaits(connection)

@@ -12,6 +12,7 @@ import pytest
 
 from schemas.definitions.load import load_folder
 from schemas.definitions.source import Bounds, IntervalSpec
+from tests.integration.ops.probing import changed, probe
 from tests.integration.ops.verbs import REPOSITORY, run
 from tests.upstream import Provider
 
@@ -37,27 +38,6 @@ def environment(tmp_path: Path, provider: Provider) -> dict[str, str]:
             text = text.replace(old, new)
         file.write_text(text)
     return {**NOWHERE, "GAPLESS_DEFINITIONS": str(folder), "DEMO_URL": provider.url}
-
-
-def changed(environment: dict[str, str], source: str, old: str, new: str) -> None:
-    file = Path(environment["GAPLESS_DEFINITIONS"]) / f"sources/{source}.yaml"
-    text = file.read_text()
-    assert old in text
-    file.write_text(text.replace(old, new))
-
-
-def probe(
-    environment: dict[str, str], source: str = "demo_crm", *words: str, code: int | None = None
-) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """The findings of the changes by name, and the whole report."""
-    done = run(environment, "probe", source, "--json", *words)
-    assert done.returncode == code or (code is None and done.returncode in (0, 1)), (
-        done.stdout + done.stderr
-    )
-    told = json.loads(done.stdout)
-    (stream,) = told["streams"]
-    found = {f["name"]: f for f in stream["findings"] if f["plan"] == "interval"}
-    return found, told
 
 
 def test_a_well_behaved_server(environment: dict[str, str], provider: Provider) -> None:

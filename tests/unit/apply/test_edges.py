@@ -17,7 +17,7 @@ from apply.inbox import Assigned, Inbox, Stopped
 from apply.listings import KnownSnapshot, Listings
 from apply.outcomes import Outcome, Reason
 from apply.queries import load, parse
-from apply.retry import LONGEST_S, wait_s
+from apply.tries import LONGEST_S, wait_s
 from schemas.records import Mark, Observation
 
 FILES = sorted(

@@ -60,6 +60,7 @@ def test_a_function_makes_the_rows(outside: Surroundings) -> None:
         ("exit", Reason.MAPPER_ENDED, "ended its process: exit code 0"),
         ("child", Reason.MAPPER_ENDED, "ended its process: exit code 7"),
         ("segfault", Reason.MAPPER_ENDED, "ended its process: SIGSEGV"),
+        ("forge", Reason.MAPPER_ENDED, "wrote where its answers go"),
         ("freeze", Reason.MAPPER_HUNG, "did not return within 1 s"),
         ("wait", Reason.MAPPER_HUNG, "did not return within 1 s"),
         ("hog", Reason.MAPPER_ENDED, "needs more than 160 MiB"),
@@ -109,6 +110,16 @@ def test_several_poison_records_in_one_page(outside: Surroundings) -> None:
     found = made(outside, *({"id": f"{n}", "do": deed} for n, deed in enumerate(deeds)))
     assert [row[0] for row in found.rows] == ["0", "2", "3", "6"]
     assert [fault.index for fault in found.faults] == [1, 4, 5]
+
+
+def test_a_function_that_forks_gives_no_record_the_row_of_another(outside: Surroundings) -> None:
+    for _ in range(3):
+        found = made(
+            outside,
+            *({"id": f"{n}", "do": "twice" if n % 3 else None, "v": f"{n}"} for n in range(9)),
+        )
+        assert [row[:2] for row in found.rows] == [(f"{n}", f"{n}") for n in range(9)]
+        assert not found.faults
 
 
 def test_a_process_serves_until_it_ends(outside: Surroundings) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
+import weakref
 from pathlib import Path
 
 import pytest
@@ -125,6 +127,7 @@ def test_a_command_is_not_run_to_check_a_definition(tmp_path: Path) -> None:
         ("echo '- id: a'; exit 3", "exit code 3"),
         ("echo '- {key: s3cr3t-value}'", "a tenant needs an `id`"),
         ("printf '\\377'", "not UTF-8"),
+        ("yes", "larger than 33,554,432 bytes"),
     ],
 )
 def test_a_command_that_fails_at_first_stops_and_says_why(
@@ -175,6 +178,14 @@ def test_following_tells_of_changes_until_nothing_can_change(tmp_path: Path) -> 
         async with asyncio.timeout(10):
             await changed.wait()
         assert list(pollers.again(0, known)) == ["shop/events/north", "shop/events/south"]
+        # who went is let go of: tenants may come and go for years
+        gone, known = weakref.ref(known["shop/events/north"]), {}
+        swapped.write_text("[{id: south}]")
+        os.replace(swapped, tmp_path / "tenants.yaml")
+        async with asyncio.timeout(10):
+            while gone() is not None:
+                gc.collect()
+                await asyncio.sleep(0.01)
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
         await pollers.close()

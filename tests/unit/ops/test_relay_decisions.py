@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError
 
 from ops.relay.answers import ACCEPTED, Kind, Result, of_status
 from ops.relay.event import Event
+from ops.relay.kafka import result_of
+from ops.relay.post import Receiver
 from ops.relay.schedule import ATTEMPTS, Head, Turn, settle
+from schemas.definitions.mapping import PostSpec
+from schemas.definitions.secrets import Secrets
 
 NOW = datetime(2024, 1, 1, 12, tzinfo=timezone(timedelta(hours=1)))
 NOW_US = int(NOW.timestamp() * 1e6)
@@ -59,6 +68,59 @@ def test_the_longer_of_backoff_and_what_was_asked_for_counts() -> None:
     assert marks.later[0].wait_s == 900
     marks = settle([event(attempts=3)], {1: Result(Kind.FAULT, "500", 1.0)}, 0)
     assert marks.later[0].wait_s == 8
+
+
+def test_nobody_is_waited_for_longer_than_an_hour() -> None:
+    year = of_status(429, {"retry-after": "86400000"}, NOW_US)
+    assert year.wait_s is not None
+    assert year.wait_s > 3600
+    assert settle([event()], {1: year}, 0).pause_s == 3600
+    fault = of_status(500, {"retry-after": "86400000"}, NOW_US)
+    assert settle([event()], {1: fault}, 0).later[0].wait_s == 3600
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError.MSG_SIZE_TOO_LARGE, Kind.REFUSED),
+        (KafkaError.INVALID_RECORD, Kind.FAULT),  # no key, for a topic that is compacted
+        (KafkaError.POLICY_VIOLATION, Kind.FAULT),
+        (KafkaError.RECORD_LIST_TOO_LARGE, Kind.FAULT),
+        (KafkaError._QUEUE_FULL, Kind.AWAY),
+        (KafkaError._ALL_BROKERS_DOWN, Kind.AWAY),
+    ],
+)
+def test_what_a_broker_has_against_one_event_holds_up_no_other(code: int, kind: Kind) -> None:
+    assert result_of(KafkaError(code)).kind is kind
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 5\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+        b"HTTP/1.1 103 Early Hints\r\n\r\n" * 20 + b"HTTP/1.1 202 Accepted\r\n\r\n",
+    ],
+)
+def test_what_is_accepted_is_accepted_whatever_else_is_said(answer: bytes, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            taken, _ = server.accept()
+            with taken:
+                while not taken.recv(65_536).endswith(b"{}"):
+                    continue
+                taken.sendall(answer)
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+        receiver = Receiver("orders", PostSpec(url), Secrets(folder=tmp_path), give_up_s=10.0)
+        with closing(receiver):
+            assert receiver.prepare() is None
+            assert receiver.publish([event()]) == {1: ACCEPTED}
+        serving.join()
 
 
 def test_a_receiver_that_is_away_costs_no_attempt_and_pauses_longer_each_time() -> None:

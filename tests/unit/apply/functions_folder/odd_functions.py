@@ -1,5 +1,6 @@
 """Mapping functions that do what such functions should not. Loaded by their own process only."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from apply.functions.frames import Answer, packed
 from apply.python_mapping import Ignored, Observed
 
 Record = dict[str, Any]
@@ -89,9 +91,22 @@ def _child(record: Record, seen: Observed) -> Any:
     os._exit(7)
 
 
+def _twice(record: Record, seen: Observed) -> Any:
+    os.fork()
+    return _row(record, seen)
+
+
+def _forge(record: Record, seen: Observed) -> Any:
+    for number in range(3, 16):
+        with contextlib.suppress(OSError):
+            os.write(number, packed(Answer("row", b'{"id":"forged"}')))
+    return _row(record, seen)
+
+
 _DEEDS: dict[str, Callable[[Record, Observed], Any]] = {
     "wait": _wait, "hog": _hog, "many": _many, "one": _one, "ignore": lambda r, s: Ignored(),
     "stop early": _stop_early, "print": _print, "raise": _raise, "typed": _typed, "deep": _deep,
+    "twice": _twice, "forge": _forge,
     "exit": lambda r, s: os._exit(0), "leave": lambda r, s: sys.exit(3), "child": _child,
     "segfault": lambda r, s: os.kill(os.getpid(), signal.SIGSEGV),
     "freeze": lambda r, s: os.kill(os.getpid(), signal.SIGSTOP),
