@@ -9,7 +9,7 @@ MAKEFLAGS += --no-builtin-rules
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 # Workers of the test suite: they mostly wait for servers, so more than there are cores.
-WORKERS ?= 4
+WORKERS ?= 6
 # Seconds after which a single test is stopped.
 TIMEOUT_S ?= 180
 

@@ -86,7 +86,8 @@ def _nothing() -> None:
 class Http:
     """Requests to one origin, `base_url`. Close it when done.
 
-    `before_request` is called before each request that is sent, also for a redirect; it may raise.
+    `before_request` is called before each request that is sent, also for a redirect and for one that the
+    client sends again because a kept connection was closed; it may raise.
     """
 
     def __init__(
@@ -189,7 +190,6 @@ class Http:
         if content is not None:
             kind, data = content
             headers.setdefault("Content-Type", kind)
-        self.before_request()
         requested_at = self._now_us()
         try:
             async with (
@@ -240,8 +240,16 @@ class Http:
                     total=None, sock_connect=min(CONNECT_S, self._timeout_s)
                 ),
                 proxy=proxy_for(self.base_url),
+                middlewares=(self._sent,),
             )
         return self._session
+
+    async def _sent(
+        self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Around each request as it goes out, so that none goes uncounted."""
+        self.before_request()
+        return await send(request)
 
 
 def _content(body: object | None, form: Mapping[str, str] | None) -> tuple[str, bytes] | None:

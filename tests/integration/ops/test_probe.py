@@ -29,6 +29,10 @@ def provider() -> Iterator[Provider]:
 
 @pytest.fixture
 def environment(tmp_path: Path, provider: Provider) -> dict[str, str]:
+    return undeclared(tmp_path, provider)
+
+
+def undeclared(tmp_path: Path, provider: Provider) -> dict[str, str]:
     """The demo's definitions, without what a probe can find out."""
     folder = tmp_path / "definitions"
     shutil.copytree(DEMO, folder)
@@ -179,54 +183,6 @@ def test_tokens_that_lead_in_a_circle(environment: dict[str, str], provider: Pro
     found, told = probe(environment, code=0)
     assert told["requests"] <= 60
     assert found["bounds"]["observed"] == "[)"
-
-
-@pytest.mark.parametrize(
-    "habits",
-    [
-        {"compress": True, "odd_tokens": True, "end_token": "empty", "default_limit": 7},
-        {"end_token": "same", "empty_pages": True, "visibility_jitter_ms": 300},
-        {"repeated_pages": True},
-    ],
-    ids=["tokens", "ends", "repeated_pages"],
-)
-def test_habits_that_change_no_verdict(
-    environment: dict[str, str], provider: Provider, habits: dict[str, Any]
-) -> None:
-    provider.settings(**habits)
-    found, told = probe(environment, code=0)
-    assert told["requests"] == len(provider.requests()) <= 60
-    observed = {name: finding["observed"] for name, finding in found.items()}
-    assert observed["filter, direction"] == "works"
-    assert observed["bounds"] == "[)"
-    assert observed["granularity"] == "1ms, stored 1ms"
-    assert observed["same walk again"] == "same, 3 of 3"
-    assert observed["token, used twice"] == "same page"
-    assert told["streams"][0]["would_write"] == {"plan.interval.bounds": "[)"}
-
-
-def test_a_filter_that_means_nothing(environment: dict[str, str], provider: Provider) -> None:
-    provider.settings(ignore_filter=True)
-    found, told = probe(environment, code=0)
-    assert found["filter, direction"]["observed"] == "{start} and {end} ignored"
-    assert found["filter, direction"]["would_lose"] == "nothing"
-    assert found["bounds"]["observed"] == "unknown"
-    assert "plan.interval.bounds" not in told["streams"][0]["would_write"]
-
-
-@pytest.mark.parametrize(
-    ("fault", "code"),
-    [({"kind": "reset", "nth": [3]}, 0), ({"kind": "bom"}, 0), ({"kind": "html"}, 3)],
-    ids=["reset", "bom", "html"],
-)
-def test_answers_that_are_broken(
-    environment: dict[str, str], provider: Provider, fault: dict[str, Any], code: int
-) -> None:
-    """One that comes whole at last costs a request; a provider that gives no page is said to."""
-    provider.faults({"path": "/accounts", **fault})
-    found, told = probe(environment, code=code)
-    assert told["requests"] == len(provider.requests()) <= 60
-    assert code or found["bounds"]["observed"] == "[)"
 
 
 def test_an_empty_page_at_the_end_is_no_cap(

@@ -272,3 +272,24 @@ def test_never_more_at_once_than_allowed() -> None:
 
     asyncio.run(run())
     assert most == 3
+
+
+def test_a_request_that_the_client_sends_again_is_counted() -> None:
+    """It repeats a GET by itself where a kept connection was closed under it."""
+    seen, counted = list[int](), list[int]()
+
+    async def closing(request: web.Request) -> web.Response:
+        seen.append(1)
+        if len(seen) == 2:
+            assert request.transport is not None
+            request.transport.abort()
+        return web.json_response({})
+
+    async def run() -> None:
+        async with server(closing) as http:
+            http.before_request = lambda: counted.append(1)
+            for _ in range(2):
+                assert (await http.fetch("GET", http.url_of("/x"))).status == 200
+
+    asyncio.run(run())
+    assert len(counted) == len(seen) == 3
