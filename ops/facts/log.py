@@ -5,6 +5,7 @@ Reads committed records only, and never commits an offset.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -28,6 +29,13 @@ from schemas.settings import Settings
 
 _TIMEOUT_S = 10.0
 _CONNECT_S = 5.0
+_AGAIN_S = 0.2
+_PASSING = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+"""What a broker says of a group until it has read whose groups it keeps."""
 T = TypeVar("T")
 
 
@@ -122,11 +130,23 @@ def mirrored(settings: Settings, partitions: int) -> dict[int, Mirrored]:
         where = [TopicPartition(settings.observations, number) for number in range(partitions)]
         return {
             place.partition: Mirrored(place.offset, of_note(place.metadata))
-            for place in consumer.committed(where, timeout=_TIMEOUT_S)
+            for place in _committed(consumer, where)
             if place.error is None and place.offset >= 0
         }
     finally:
         consumer.close()
+
+
+def _committed(consumer: Consumer, where: list[TopicPartition]) -> list[TopicPartition]:
+    """The group's offsets. A broker that has just started says for a moment that it cannot tell."""
+    deadline = time.monotonic() + _TIMEOUT_S
+    while True:
+        try:
+            return consumer.committed(where, timeout=_TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                raise
+            time.sleep(_AGAIN_S)
 
 
 def records(
