@@ -18,7 +18,7 @@ class Folded:
     """`winners` sorted by key as Postgres sorts COLLATE "C"; `losers` are superseded.
 
     `contested`: rows whose key another partition id has in this batch too. Fold and upsert them
-    after the winners: who does not hold the row by then is reported by `foreign_sql`.
+    after the winners: who does not hold the row by then is reported by `others_sql`.
     """
 
     winners: list[Row] = field(default_factory=list)

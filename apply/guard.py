@@ -1,7 +1,7 @@
 """Which of two states of one entity stays: the guard, as a pure function and as the SQL of the sink.
 
 Invariant: the SQL of `upsert_sql` decides as `wins` does. Rows of another partition id are never
-touched: their offsets cannot be compared, so the sink asks with `foreign_sql` and reports a fault.
+touched: their offsets cannot be compared, so the sink asks with `others_sql` and reports a fault.
 
 The order of the guard is (source_epoch, source_revision, log_generation, offset, index,
 mapping_version). Two rules about listings stand before it. A listed state wins over one observed
@@ -99,7 +99,7 @@ def upsert_sql(compiled: CompiledMapping, temp: str) -> str:
     """Insert or update the rows of `temp`, which has at most one row per key.
 
     Returns (partition_id_no, offset, index, inserted) of every row that was written. The others are
-    superseded, or belong to another partition id (`foreign_sql`). Rows are taken in key order, so
+    superseded, or belong to another partition id (`others_sql`). Rows are taken in key order, so
     two writers never wait for each other in a circle.
     """
     names = [column.name for column in compiled.columns]
@@ -168,31 +168,42 @@ _UNCHANGED = (
 )
 
 
-def beaten_sql(compiled: CompiledMapping, temp: str) -> str:
-    """Which rows of `temp` the upsert would not write, because the table's row of theirs is newer.
+def undecided_sql(compiled: CompiledMapping, temp: str) -> str:
+    """Which rows of `temp` the upsert has to decide; the table's row of every other one beats it.
 
     Returns (partition_id_no, offset, index). Locks nothing; needs the key columns and those that the
-    guard compares. Rows that meet another partition id's row are left to the upsert.
+    guard compares. Rows that meet another partition id's row, or stand in the table themselves, are
+    left to the upsert.
     """
     guard = guard_sql(compiled.spec.revision.kind).replace("EXCLUDED.", "n.")
+    new, old = _place_sql("n"), _place_sql("t")
     return (
         'SELECT n."_partition_id", n."_offset", n."_index"\n'
-        f"FROM {quote(temp)} n JOIN {target_sql(compiled.spec)} t ON {equal_sql(compiled, 'n', 't')}\n"
-        f'WHERE t."_partition_id" = n."_partition_id" AND NOT ({guard})'
+        f"FROM {quote(temp)} n LEFT JOIN {target_sql(compiled.spec)} t"
+        f" ON {equal_sql(compiled, 'n', 't')}\n"
+        'WHERE t."_partition_id" IS NULL OR t."_partition_id" <> n."_partition_id"'
+        f" OR ({new}) = ({old}) OR ({guard})"
     )
 
 
-def foreign_sql(compiled: CompiledMapping, temp: str) -> str:
-    """Which rows of `temp` meet a row that another partition id holds. To ask after the upsert.
+def others_sql(compiled: CompiledMapping, temp: str) -> str:
+    """Rows of `temp` whose table row is another one: what the upsert did not write. To ask after it.
 
-    Returns (partition_id_no, offset, index, partition_id_no of the holder). Needed only if the
-    upsert wrote fewer rows than `temp` has.
+    Returns (partition_id_no, offset, index, partition_id_no of the row that stands there). Needed
+    only if the upsert wrote fewer rows than `temp` has.
     """
+    new, old = _place_sql("n"), _place_sql("t")
     return (
         'SELECT n."_partition_id", n."_offset", n."_index", t."_partition_id"\n'
         f"FROM {quote(temp)} n JOIN {target_sql(compiled.spec)} t ON {equal_sql(compiled, 'n', 't')}\n"
-        'WHERE t."_partition_id" <> n."_partition_id"'
+        f"WHERE ({new}) IS DISTINCT FROM ({old})"
     )
+
+
+def _place_sql(alias: str) -> str:
+    """What names one row: the record it came from, and the mapping version."""
+    place = ("_partition_id", "_generation", "_offset", "_index", "_mapping_version")
+    return ", ".join(f"{alias}.{quote(name)}" for name in place)
 
 
 def before_sql(compiled: CompiledMapping, temp: str) -> str:
@@ -218,6 +229,10 @@ def compared_fields(compiled: CompiledMapping) -> tuple[str, ...]:
     return tuple(name for name in compiled.spec.columns if name not in compiled.spec.key)
 
 
+# An equation would let the planner look rows up by the index of their owners: all of a tenant's.
+_SAME_OWNER = 't."_partition_id" + 0 = n."_partition_id"'
+
+
 def lowered_sql(compiled: CompiledMapping, temp: str) -> str | None:
     """Listed rows of `temp` that will win over a higher revision: the collection was made again.
 
@@ -229,7 +244,7 @@ def lowered_sql(compiled: CompiledMapping, temp: str) -> str | None:
     return (
         'SELECT n."_partition_id", n."_offset", n."_index"\n'
         f"FROM {quote(temp)} n JOIN {target_sql(compiled.spec)} t ON {equal_sql(compiled, 'n', 't')}\n"
-        'WHERE t."_partition_id" = n."_partition_id" AND n."_source_epoch" = t."_source_epoch"\n'
+        f'WHERE {_SAME_OWNER} AND n."_source_epoch" = t."_source_epoch"\n'
         f"  AND n.source_revision < t.source_revision AND {_below_sql('t', 'n')}"
     )
 
@@ -245,7 +260,7 @@ def broken_sql(compiled: CompiledMapping, temp: str) -> str | None:
     return (
         'SELECT n."_partition_id", n."_offset", n."_index"\n'
         f"FROM {quote(temp)} n JOIN {target_sql(compiled.spec)} t ON {equal_sql(compiled, 'n', 't')}\n"
-        'WHERE t."_partition_id" = n."_partition_id" AND n."_source_epoch" = t."_source_epoch"\n'
+        f'WHERE {_SAME_OWNER} AND n."_source_epoch" = t."_source_epoch"\n'
         "  AND n.source_revision = t.source_revision\n"
         '  AND (n."_content_hash", n."_deleted") IS DISTINCT FROM (t."_content_hash", t."_deleted")'
     )

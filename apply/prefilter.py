@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import itemgetter
 
-from apply.guard import beaten_sql, broken_sql
+from apply.guard import broken_sql, undecided_sql
 from apply.mapping.types import INDEX, OFFSET, PARTITION_ID, CompiledMapping, Row
 from apply.sink import Connection
 from apply.sql_text import columns_sql, quote, target_sql
@@ -44,7 +44,7 @@ class Prefilter:
             f" SELECT {names} FROM {target_sql(compiled.spec)} WITH NO DATA"
         )
         self._copy = f"COPY {quote(self._asked)} ({names}) FROM STDIN (FORMAT BINARY)"
-        self._beaten = beaten_sql(compiled, self._asked)
+        self._undecided = undecided_sql(compiled, self._asked)
         self._broken = broken_sql(compiled, self._asked)
         self._share = 0.0
 
@@ -71,13 +71,14 @@ class Prefilter:
             for row in rows:
                 copy.write_row(self._take(row))
         cursor = connection.cursor(binary=True)
-        beaten = set(cursor.execute(self._beaten.encode()).fetchall())
-        broken = 0
-        if self._broken is not None:  # the others are counted where they are sent
-            broken = sum(one in beaten for one in cursor.execute(self._broken.encode()))
         kept: list[Row] = []
         lost: list[Row] = []
+        undecided = set(cursor.execute(self._undecided.encode()).fetchall())
         for row in rows:
             place = (row[PARTITION_ID], row[OFFSET], row[INDEX])
-            (lost if place in beaten else kept).append(row)
+            (kept if place in undecided else lost).append(row)
+        broken = 0
+        if self._broken is not None:  # those that are kept are counted where they are sent
+            differing = cursor.execute(self._broken.encode()).fetchall()
+            broken = sum(one not in undecided for one in differing)
         return kept, lost, broken

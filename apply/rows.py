@@ -18,14 +18,14 @@ from apply.children import ChildTables
 from apply.copy_form import RowForms, chunks
 from apply.faults import SinkFault, check_filled, is_of_a_value, refusal, timed_out
 from apply.fold import fold, split_barred
-from apply.guard import broken_sql, lowered_sql, upsert_sql
+from apply.guard import broken_sql, lowered_sql, others_sql, upsert_sql
 from apply.mapping.types import BEGAN, PARTITION_ID, CompiledMapping, Row
 from apply.narrowed import check_columns
 from apply.outcomes import Outcome, Reason, Refusal
 from apply.prefilter import Prefilter
 from apply.share import FOREIGN_OWNER, Share, coordinates
 from apply.sink import Connection
-from apply.sql_text import columns_sql, copy_sql, equal_sql, quote, target_sql
+from apply.sql_text import columns_sql, copy_sql, quote, target_sql
 from schemas.definitions.mapping import RevisionKind
 
 _log = structlog.get_logger(__name__)
@@ -51,7 +51,7 @@ class Target:
         self.upsert = upsert_sql(compiled, self.stage)
         # to send every written row's place back would cost more than to ask about the others
         self.upsert_counted = f"WITH written AS ({self.upsert}) SELECT count(*) FROM written"
-        self.others = _others_sql(compiled, self.stage)
+        self.others = others_sql(compiled, self.stage)
         self.lowered = lowered_sql(compiled, self.stage)
         exact = compiled.spec.revision.kind is RevisionKind.EXACT
         self.broken = broken_sql(compiled, self.stage) if exact else None
@@ -87,20 +87,6 @@ class _Upserted:
     beaten: list[Row]
     foreign: list[Row]
     landed: Landed
-
-
-def _others_sql(compiled: CompiledMapping, stage: str) -> str:
-    """Staged rows whose table row is another one: to ask after the upsert.
-
-    Returns (partition_id_no, offset, index, partition_id_no of the row that stands there).
-    """
-    place = ("_partition_id", "_generation", "_offset", "_index", "_mapping_version")
-    new, old = (", ".join(f"{one}.{quote(name)}" for name in place) for one in ("n", "t"))
-    return (
-        'SELECT n."_partition_id", n."_offset", n."_index", t."_partition_id"'
-        f" FROM {quote(stage)} n JOIN {target_sql(compiled.spec)} t ON {equal_sql(compiled, 'n', 't')}"
-        f" WHERE ({new}) IS DISTINCT FROM ({old})"
-    )
 
 
 class Landing:

@@ -30,8 +30,9 @@ def connect(dsn: str, role: str) -> Connection:
         f"-c lock_timeout={LOCK_TIMEOUT_MS}"
         f" -c idle_in_transaction_session_timeout={_IDLE_IN_TRANSACTION_MS}"
         " -c TimeZone=UTC -c client_min_messages=warning"
-        # the stage is small and without statistics: only its rows may be looked up in a large table
-        " -c enable_hashjoin=off -c enable_mergejoin=off"
+        # the stage is small and without statistics, and so may a new table be: rows are looked up one
+        # by one by their key, never by several indexes at once
+        " -c enable_hashjoin=off -c enable_mergejoin=off -c enable_bitmapscan=off"
     )
     full = make_conninfo(
         dsn,

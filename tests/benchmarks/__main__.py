@@ -21,6 +21,7 @@ from tests.benchmarks.comparison import Comparison
 from tests.benchmarks.figures import Samples, table, write
 from tests.benchmarks.ingest_rate import IngestRate
 from tests.benchmarks.many_tenants import ManyTenants
+from tests.benchmarks.records import LEAST
 from tests.benchmarks.replay_rate import ReplayRate
 from tests.stack import fresh_folder
 
@@ -58,6 +59,7 @@ def _arguments() -> argparse.Namespace:
     given = parser.parse_args()
     if given.runs < 3 and given.only not in ("audit", "replay"):
         parser.error("--runs is at least 3, so that there is a median")
+    given.records -= given.records % LEAST
     return given
 
 

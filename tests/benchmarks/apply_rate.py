@@ -17,6 +17,7 @@ import psycopg
 
 from apply.mapping.compile import compile_mapping
 from apply.mapping.types import CompiledMapping, Place, Row
+from apply.outcomes import Outcome
 from apply.sql_text import copy_sql
 from ops.stack import Addresses
 from schemas.records import Observation
@@ -27,6 +28,7 @@ from tests.workers import wait_for
 
 # The day that an order's state is of is its revision.
 DAYS = {"new": 2, "update": 3, "stale": 1}
+_OUTCOMES = {"new": Outcome.APPLIED, "update": Outcome.APPLIED, "stale": Outcome.SUPERSEDED}
 _BATCH = 5_000
 _LIMIT_S = 300
 _FORGET = (
@@ -65,8 +67,8 @@ class ApplyRate:
         """One round: COPY and each kind of log in turn; a ratio is to the COPYs around it."""
         self._sink.sql(f"TRUNCATE orders; {_FORGET}; CHECKPOINT")
         before = self._copy(samples)
-        for name, each in self._lanes.items():
-            rate = self._apply(each, samples)
+        for name in self._lanes:
+            rate = self._apply(name, samples)
             after = self._copy(samples)
             samples.add(f"apply.{name}.records_per_s", rate, "records/s")
             ratio = rate / statistics.mean([before, after])
@@ -76,13 +78,14 @@ class ApplyRate:
     def new_rate(self, samples: Samples) -> float:
         """Records per second of the new orders alone, for a comparison beside it."""
         self._sink.sql(f"TRUNCATE orders; {_FORGET}; CHECKPOINT")
-        return self._apply(self._lanes["new"], samples)
+        return self._apply("new", samples)
 
     def update_rate(self, samples: Samples) -> float:
         """Records per second of changes of orders that are there."""
-        return self._apply(self._lanes["update"], samples)
+        return self._apply("update", samples)
 
-    def _apply(self, each: Lane, samples: Samples) -> float:
+    def _apply(self, name: str, samples: Samples) -> float:
+        each = self._lanes[name]
         each.sql(_FORGET)
         worker = each.workers.start("apply", "apply")
         try:
@@ -98,7 +101,20 @@ class ApplyRate:
             worker.terminate()
         finally:
             worker.kill()
+        self._check(name)
         return self._rate(each)
+
+    def _check(self, name: str) -> None:
+        """That it did what is measured. Raises SystemExit: the figure would mean something else."""
+        at = list(Outcome).index(_OUTCOMES[name]) + 1
+        lane = self._lanes[name]
+        [[so]] = lane.sql(f"SELECT sum(counts[{at}])::bigint FROM gapless.page_ledger")
+        [[rows]] = lane.sql("SELECT count(*) FROM orders")
+        if (so, rows) != (self._records, self._records):
+            outcome = _OUTCOMES[name].name.lower()
+            raise SystemExit(
+                f"of {self._records} records {so} are {outcome}, and the table has {rows} rows"
+            )
 
     def _applied(self, each: Lane) -> bool:
         [[records]] = each.sql("SELECT coalesce(sum(records), 0)::bigint FROM gapless.page_ledger")

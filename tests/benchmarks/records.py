@@ -19,6 +19,8 @@ from schemas.records import Mark, Observation, PassRange
 DEFINITIONS = Path(__file__).parent / "definitions"
 TENANTS = tuple(f"t{number}" for number in range(1, 9))
 PAGE_RECORDS = 100
+LEAST = len(TENANTS) * PAGE_RECORDS
+"""Records of one page of each tenant."""
 _INTERVAL_PAGES = 50
 _AT_US = 1_780_000_000_000_000
 _NOTE = "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod " * 4
@@ -52,19 +54,23 @@ def record(dice: random.Random, number: int, day: int = 2) -> bytes:
 def log_of(count: int, day: int) -> Iterator[Observation | Mark]:
     """All orders in the state of a day, in no order of their ids: pages of tenants in turn.
 
-    Every tenant's pages belong to intervals of 50 pages, each with the mark that completes it.
-    `count` is cut to whole pages.
+    An order belongs to one tenant on every day. Every tenant's pages belong to intervals of 50 pages,
+    each with the mark that completes it. `count` is a multiple of LEAST.
     """
+    if count % LEAST:
+        raise ValueError(f"{count} records make no whole pages of {len(TENANTS)} tenants")
     dice = random.Random(day)
-    numbers = list(range(count))
-    dice.shuffle(numbers)
+    owned = [list(range(number, count, len(TENANTS))) for number in range(len(TENANTS))]
+    for numbers in owned:
+        dice.shuffle(numbers)
     for at in range(count // PAGE_RECORDS):
-        tenant, turn = TENANTS[at % len(TENANTS)], at // len(TENANTS)
-        chosen = numbers[at * PAGE_RECORDS : (at + 1) * PAGE_RECORDS]
+        owner, turn = at % len(TENANTS), at // len(TENANTS)
+        chosen = owned[owner][turn * PAGE_RECORDS : (turn + 1) * PAGE_RECORDS]
         interval, page = turn // _INTERVAL_PAGES, turn % _INTERVAL_PAGES + 1
         one = page_of(
             [record(dice, number, day) for number in chosen],
-            tenant=tenant, scope=_scope(day, interval), pass_=f"d{day}i{interval}", page=page,
+            tenant=TENANTS[owner], scope=_scope(day, interval), pass_=f"d{day}i{interval}",
+            page=page,
         )  # fmt: skip
         yield one
         if page == _INTERVAL_PAGES:
