@@ -50,7 +50,7 @@ class Target:
         self.forms = RowForms(compiled)
         self.upsert = upsert_sql(compiled, self.stage)
         # to send every written row's place back would cost more than to ask about the others
-        self.upsert_counted = f"WITH written AS ({self.upsert}) SELECT count(*) FROM written"
+        self.upsert_counted = upsert_sql(compiled, self.stage, returning=False)
         self.others = others_sql(compiled, self.stage)
         self.lowered = lowered_sql(compiled, self.stage)
         exact = compiled.spec.revision.kind is RevisionKind.EXACT
@@ -236,8 +236,8 @@ class Landing:
         landed = self._look(winners)
         upserted = _Upserted([], [], landed)
         if self._events is None:
-            row = connection.execute(target.upsert_counted.encode()).fetchone()
-            if row is None or row[0] < len(winners):
+            counted = connection.execute(target.upsert_counted.encode())
+            if counted.rowcount < len(winners):
                 self._sort_out(winners, upserted)
             return upserted
         before = self._events.before(connection)
