@@ -13,10 +13,10 @@ from typing import Any
 
 from apply.mapping.casts import ValueFault
 from apply.mapping.functions import entities, members_of
-from apply.mapping.generate import generate
+from apply.mapping.generate import generate, whole_values
 from apply.mapping.interpret import interpret, missing, seen
 from apply.mapping.outside import UNUSED, Make, Outside
-from apply.mapping.raw import read_page, read_plain
+from apply.mapping.raw import Decode, read_page, read_plain
 from apply.mapping.rules import (
     Rules,
     compile_child,
@@ -24,6 +24,7 @@ from apply.mapping.rules import (
     resolve,
     table_columns,
 )
+from apply.mapping.shape import Form, Learner
 from apply.mapping.types import CompiledMapping, Mapped, Place
 from apply.outcomes import PENDING, Outcome
 from schemas.definitions.mapping import MappingSpec
@@ -61,6 +62,24 @@ def compile_mapping(
     return CompiledMapping(spec, version_id, columns, positions, mapper.map_page, children)
 
 
+@dataclass(frozen=True, slots=True)
+class _Shaped:
+    """The code for pages whose records have a form, and what decodes them."""
+
+    map_ordinary: MapOrdinary
+    decode: Decode
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What is compiled for the records of one plan; `shaped` once their shape is known."""
+
+    rules: Rules
+    map_ordinary: MapOrdinary
+    learner: Learner
+    shaped: _Shaped | None = None
+
+
 @dataclass(slots=True)
 class _Mapper:
     spec: MappingSpec
@@ -69,18 +88,19 @@ class _Mapper:
     outside: Outside
     make: Make | None
     members: frozenset[str]
-    plans: dict[str, tuple[Rules, MapOrdinary]] = field(default_factory=dict)
+    plans: dict[str, _Plan] = field(default_factory=dict)
 
-    def for_plan(self, plan: str) -> tuple[Rules, MapOrdinary]:
+    def for_plan(self, plan: str) -> _Plan:
         found = self.plans.get(plan)
         if found is None:
             rules = resolve(self.spec, plan, self.outside)
-            found = self.plans[plan] = (rules, _compiled(self.spec, rules))
+            learner = Learner(whole_values(rules))
+            found = self.plans[plan] = _Plan(rules, _compiled(self.spec, rules), learner)
         return found
 
     def map_page(self, observation: Observation, place: Place) -> Mapped:
-        rules, map_ordinary = self.for_plan(observation.plan)
-        context = seen(rules, observation, place, self.version_id)
+        plan = self.for_plan(observation.plan)
+        context = seen(plan.rules, observation, place, self.version_id)
         records = observation.records
         mapped = Mapped(observation.first_index, bytearray(len(records)))
         missing(mapped, observation)
@@ -89,9 +109,10 @@ class _Mapper:
             made = entities(mapped, observation, place.tenant, self.make, self.members)
         odd: list[int] = []
         ignored: list[int] = []
+        map_ordinary, values = self._read(plan, records)
         try:
             map_ordinary(
-                self._values(records), records, made, context,
+                values, records, made, context,
                 mapped.rows.append, odd.append, ignored.append, mapped.children.__setitem__,
             )  # fmt: skip
         except ValueFault:
@@ -104,17 +125,30 @@ class _Mapper:
                 interpret(mapped, at, records[at], context, made[at] if made else MISSING)
         return mapped
 
-    def _values(self, records: list[bytes]) -> list[object]:
+    def _read(self, plan: _Plan, records: list[bytes]) -> tuple[MapOrdinary, list[object]]:
+        """The records' values, and the code for values of their kind."""
+        shaped = plan.shaped
+        if shaped is not None:
+            values = read_page(records, exact=self.exact, decode=shaped.decode)
+            if not plan.learner.keeps(hit=values is not None):
+                plan.shaped = None
+            if values is not None:
+                return shaped.map_ordinary, values
         values = read_page(records, exact=self.exact)
         if values is None:
-            values = [read_plain(raw, exact=self.exact) for raw in records]
-        return values
+            return plan.map_ordinary, [read_plain(raw, exact=self.exact) for raw in records]
+        form = plan.learner.see(values)
+        if form is not None:
+            code = _compiled(self.spec, plan.rules, form)
+            plan.shaped = _Shaped(code, form.decoder(exact=self.exact))
+        return plan.map_ordinary, values
 
 
-def _compiled(spec: MappingSpec, rules: Rules) -> MapOrdinary:
-    source, names = generate(rules)
+def _compiled(spec: MappingSpec, rules: Rules, form: Form | None = None) -> MapOrdinary:
+    source, names = generate(rules, form)
     # So that a traceback through this code shows its lines.
-    file = f"<mapping {spec.name} version {spec.version}, {rules.plan}>"
+    of = rules.plan if form is None else f"{rules.plan}, {len(form.members)} members"
+    file = f"<mapping {spec.name} version {spec.version}, {of}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     space: dict[str, Any] = dict(names)
     exec(compile(source, file, "exec"), space)

@@ -10,11 +10,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import takewhile
 from typing import Any
 from zlib import adler32, crc32
 
 from apply.mapping.casts import ValueFault, as_text
 from apply.mapping.rules import ChildRules, Rule, Rules
+from apply.mapping.shape import UNSET, Form
 from apply.outcomes import Reason
 from schemas.definitions.mapping import Alternative
 from schemas.definitions.paths import EACH, MISSING, Each, Path, Root, Step, find
@@ -27,6 +29,7 @@ _RANGES = {
 }
 _BODY = " " * 12
 _HASH = "(crc32(raw) << 32 | adler32(raw)) - 9223372036854775808"  # `raw.content_hash`
+_NOWHERE = "\0"
 _CHECKSUMS = {"crc32": crc32, "adler32": adler32}
 
 
@@ -41,11 +44,13 @@ class Odd(ValueFault):
 class _Writer:
     """Collects lines, and the objects that they name.
 
-    `once`: before the loop, for what all records share. `objects`: first in the loop, each object
+    `forms`: of the variables that hold, or are part of, an object with a form: the form of the whole
+    record, and where in it the variable is. `once`: before the loop, for what all records share. `objects`: first in the loop, each object
     on the way to a value once. `lines`: the rest of the loop's body.
     """
 
     names: dict[str, Any] = field(default_factory=dict)
+    forms: dict[str, tuple[Form, tuple[Step, ...]]] = field(default_factory=dict)
     once: list[str] = field(default_factory=list)
     objects: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -59,23 +64,75 @@ class _Writer:
         self.names[found] = value
         return found
 
+    def may_be_unset(self, root: Root, steps: tuple[Step, ...]) -> bool:
+        """Whether what the steps lead to may be a member of a form that an object has not."""
+        if not steps:
+            return False
+        form, last = self.form("r" if root is Root.RECORD else "e", steps[:-1]), steps[-1]
+        if form is None or not isinstance(last, str) or last not in form.members:
+            return False
+        return form.members[last].optional
 
-def generate(rules: Rules) -> tuple[str, dict[str, Any]]:
-    """The source of `map_ordinary` and the names it needs.
+    def form(self, start: str, steps: tuple[Step, ...]) -> Form | None:
+        """The form of the object that the steps lead to from a variable; None: it is a dict."""
+        if start not in self.forms:
+            return None
+        whole, before = self.forms[start]
+        return whole.find((*before, *steps))
+
+
+def whole_values(rules: Rules) -> frozenset[tuple[str, ...]] | None:
+    """Values that the code needs as they are, for the shape of the records; None: no shape will do.
+
+    A predicate that tells null from missing looks for itself, and so does a function.
+    """
+    if rules.made or rules.entity is None:
+        return None
+    entity, found = rules.entity.steps, [rules.entity.steps]
+    predicates = [one for one in (rules.where, rules.deleted) if one is not None]
+    for line in (line for one in predicates for lines in one.any_of for line in lines):
+        if any(map(_minds_null, line.tests)) or line.path.root is Root.OBSERVATION:
+            return None
+        found.append(_from_record(line.path, entity))
+    every = [*rules.keys, *rules.columns, *([rules.revision] if rules.revision else [])]
+    found += [_from_record(one.path, entity) for rule in every for one in rule.paths]
+    for child in rules.children:
+        if child.path is not None:
+            found.append(_from_record(child.path, entity))
+        inner = [one.path for rule in (*child.keys, *child.columns) for one in rule.paths]
+        found += [path.steps for path in inner if path.root is Root.RECORD]
+    names = {tuple(takewhile(lambda step: isinstance(step, str), steps)) for steps in found[1:]}
+    if () in names:
+        return None
+    return frozenset(names)  # type: ignore[arg-type]
+
+
+def _from_record(path: Path, entity: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Where in the record; an observation's path leads nowhere there."""
+    if path.root is Root.OBSERVATION:
+        return (_NOWHERE,)
+    return (*entity, *path.steps) if path.root is Root.ENTITY else path.steps
+
+
+def generate(rules: Rules, form: Form | None = None) -> tuple[str, dict[str, Any]]:
+    """The source of `map_ordinary` and the names it needs. `form`: of the records, if they have one.
 
     `map_ordinary(values, raws, made, context, row, odd, ignored, family)`: `values` are decoded
     records or ODD; `made`: what a function made of each; `row` is called with rows, `odd` and
     `ignored` with positions in the part, `family` with the index of a row that has children, and
     these. It raises ValueFault, before it calls anything, if what all records share is odd itself.
     """
-    writer = _Writer({"Odd": Odd, "NO_dict": {}, "NO_list": (), **_CHECKSUMS})
+    writer = _Writer({"Odd": Odd, "NO_dict": {}, "NO_list": (), "UNSET": UNSET, **_CHECKSUMS})
+    if form is not None and rules.entity is not None:
+        writer.forms = {"r": (form, ()), "e": (form, rules.entity.steps)}
     if rules.made:
         writer.objects.append(f"{_BODY}if e.__class__ is not dict: raise Odd")
     elif rules.entity is None:
         writer.objects.append(f"{_BODY}raise Odd")
     else:
         writer.objects.append(f"{_BODY}e = {_fetch(writer, Root.RECORD, rules.entity.steps)}")
-        writer.objects.append(f"{_BODY}if e.__class__ is not dict: raise Odd")
+        of = _class(writer, writer.form("e", ()))
+        writer.objects.append(f"{_BODY}if e.__class__ is not {of}: raise Odd")
     if rules.where is not None:
         writer.line(f"if not ({_predicate(writer, rules.where)}):")
         # A listing shows that the entity exists; that takes its key.
@@ -99,7 +156,7 @@ def generate(rules: Rules) -> tuple[str, dict[str, Any]]:
         else "    for r, raw in zip(values, raws):",
         "        at += 1",
         "        try:",
-        _BODY + "if r.__class__ is not dict: raise Odd",
+        *([] if form is not None else [_BODY + "if r.__class__ is not dict: raise Odd"]),
         *writer.objects,
         *writer.lines,
         f"{_BODY}row({row})",
@@ -145,11 +202,12 @@ def _child(outer: _Writer, child: ChildRules) -> list[str]:
     if child.path is None:
         return [head, "    return []"]
     at = child.path.steps.index(EACH)
-    around = _Writer(outer.names)
+    around = _Writer(outer.names, outer.forms)
     found = _fetch(around, child.path.root, child.path.steps[:at])
     inside = child.path.steps[at + 1 :]
     element = f"{outer.name('find', _found(inside))}(one)" if inside else "one"
-    writer = _Writer(outer.names)
+    # an element is no part of a form, whatever the record is
+    writer = _Writer(outer.names, {k: v for k, v in outer.forms.items() if k == "r"})
     own, others = (
         "".join(f"{_column(writer, rule)}, " for rule in rules)
         for rules in (child.keys, child.columns)
@@ -160,7 +218,7 @@ def _child(outer: _Writer, child: ChildRules) -> list[str]:
         *(line[len(_BODY) - 4 :] for line in around.objects),
         *writer.once,
         f"    found = {found}",
-        "    if found is None: return []",
+        "    if found is None or found is UNSET: return []",
         "    if found.__class__ is not list: raise Odd",
         "    rows = []",
         "    if found:",
@@ -182,41 +240,54 @@ def _child(outer: _Writer, child: ChildRules) -> list[str]:
 
 
 def _fetch(writer: _Writer, root: Root, steps: tuple[Step, ...]) -> str:
-    """An expression for what the steps lead to; None if they lead nowhere."""
+    """An expression for what the steps lead to; None, or UNSET in a form, if they lead nowhere."""
     start = "r" if root is Root.RECORD else "e"
     if any(isinstance(step, Each) for step in steps):
-        return f"{writer.name('find', _found(steps))}({start})"
+        at = 0
+        if start in writer.forms:
+            at = next(at for at, step in enumerate(steps) if not isinstance(step, str))
+            start = _fetch(writer, root, steps[:at])
+        return f"{writer.name('find', _found(steps[at:]))}({start})"
     if not steps:
         return start
-    return _step(_holder(writer, start, steps), steps[-1])
+    return _last(writer, start, steps)
 
 
-def _holder(writer: _Writer, start: str, steps: tuple[Step, ...]) -> str:
-    """A variable with the object that holds the last member, or the list; empty if there is none."""
-    if len(steps) == 1 and isinstance(steps[0], str):
-        return start
-    of = "dict" if isinstance(steps[-1], str) else "list"
-    place = (start, of, *steps[:-1])
-    known = writer.known.get(place)
-    if known is None:
-        inner = start if len(steps) == 1 else _fetch_from(writer, start, steps[:-1])
-        known = writer.known[place] = f"o{len(writer.known)}"
-        writer.objects.append(f"{_BODY}{known} = {inner}")
-        writer.objects.append(f"{_BODY}if {known}.__class__ is not {of}: {known} = NO_{of}")
-    return known
-
-
-def _fetch_from(writer: _Writer, start: str, steps: tuple[Step, ...]) -> str:
-    return _step(_holder(writer, start, steps), steps[-1])
-
-
-def _step(holder: str, step: Step) -> str:
+def _last(writer: _Writer, start: str, steps: tuple[Step, ...]) -> str:
+    """The last step, from the object or list that the others lead to."""
+    holder, form = _holder(writer, start, steps), writer.form(start, steps[:-1])
+    step = steps[-1]
+    if form is not None and isinstance(step, str):
+        field = form.field(step)
+        return "None" if field is None else f"{holder}.{field}"
     if isinstance(step, str):
         return f"{holder}.get({step!r})"
     if not isinstance(step, int):
         raise TypeError("[*] is found by a call")
     least = step + 1 if step >= 0 else -step
     return f"({holder}[{step}] if len({holder}) >= {least} else None)"
+
+
+def _holder(writer: _Writer, start: str, steps: tuple[Step, ...]) -> str:
+    """A variable with the object that holds the last member, or the list; empty if there is none."""
+    if len(steps) == 1 and isinstance(steps[0], str):
+        return start
+    form = writer.form(start, steps[:-1])
+    of = "list" if not isinstance(steps[-1], str) else "dict" if form is None else "form"
+    place = (start, of, *steps[:-1])
+    known = writer.known.get(place)
+    if known is None:
+        inner = start if len(steps) == 1 else _last(writer, start, steps[:-1])
+        known = writer.known[place] = f"o{len(writer.known)}"
+        nothing = f"NO_{of}" if form is None else writer.name("NO", form.nothing)
+        expected = of if form is None else _class(writer, form)
+        writer.objects.append(f"{_BODY}{known} = {inner}")
+        writer.objects.append(f"{_BODY}if {known}.__class__ is not {expected}: {known} = {nothing}")
+    return known
+
+
+def _class(writer: _Writer, form: Form | None) -> str:
+    return "dict" if form is None else writer.name("S", form.type)
 
 
 def _found(steps: tuple[Step, ...]) -> Callable[[object], object]:
@@ -257,6 +328,8 @@ def _alternative(writer: _Writer, rule: Rule, one: Alternative, name: str) -> li
         lines = [f"{name} = observed[{str(one.path.steps[0])!r}]"]
     else:
         lines = [f"{name} = {_fetch(writer, one.path.root, one.path.steps)}"]
+        if writer.may_be_unset(one.path.root, one.path.steps):
+            lines.append(f"if {name} is UNSET: {name} = None")
     if one.pattern is not None or one.prefix is not None:
         taken = writer.name("take", _taker(one.pattern, one.prefix or ""))
         lines.append(f"if {name} is not None: {name} = {taken}({name})")
@@ -334,6 +407,8 @@ def _line(writer: _Writer, path: Path, tests: tuple[Test, ...]) -> list[str]:
     found = _fetch(writer, path.root, path.steps)
     name = f"p{len(writer.lines)}"
     writer.line(f"{name} = {found}")
+    if writer.may_be_unset(path.root, path.steps):
+        writer.line(f"if {name} is UNSET: {name} = None")
     return [_test(writer, test, name) for test in tests]
 
 

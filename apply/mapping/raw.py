@@ -16,6 +16,7 @@ import msgspec
 _FAULTS = (msgspec.MsgspecError, RecursionError, InvalidOperation, ValueError)
 _exact = msgspec.json.Decoder(float_hook=Decimal).decode
 _quick = msgspec.json.Decoder().decode
+Decode = Callable[[bytes], object]
 _encode = msgspec.json.Encoder().encode
 
 
@@ -46,13 +47,15 @@ def read_record(raw: bytes) -> object:
     return value
 
 
-def read_page(records: Sequence[bytes], *, exact: bool) -> list[object] | None:
+def read_page(
+    records: Sequence[bytes], *, exact: bool, decode: Decode | None = None
+) -> list[object] | None:
     """All records of a page at once; None if any of them needs a closer look.
 
     Then each is to be read by itself (`read_plain`). `exact` False reads fractions as floats, for
-    mappings that use none.
+    mappings that use none. `decode`: reads a record instead, of a class that encodes to the same.
     """
-    decode = _exact if exact else _quick
+    decode = decode or (_exact if exact else _quick)
     try:
         values = list(map(decode, records))
         joined = b",".join(records)

@@ -6,6 +6,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -15,10 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import apply.mapping.compile as compiler
+from apply.mapping import shape
 from apply.mapping.compile import compile_mapping
 from apply.mapping.interpret import interpret_page, seen
 from apply.mapping.outside import Make
-from apply.mapping.raw import Unreadable, read_record
+from apply.mapping.raw import ODD, Unreadable, read_page, read_plain, read_record
 from apply.mapping.rules import resolve
 from apply.mapping.types import INDEX, Mapped, Place
 from apply.outcomes import counts
@@ -49,8 +51,14 @@ def _said(mapped: Mapped) -> dict[str, Any]:
     }
 
 
-def _both(of: MappingSpec, observation: Observation) -> tuple[Mapped, Mapped]:
-    fast = compile_mapping(of, version_id=6).map_page(observation, _PLACE)
+def _both(
+    of: MappingSpec, observation: Observation, *, again: bool = False
+) -> tuple[Mapped, Mapped]:
+    """`again`: once the shape of the page was learnt from itself."""
+    compiled = compile_mapping(of, version_id=6)
+    if again:
+        compiled.map_page(observation, _PLACE)
+    fast = compiled.map_page(observation, _PLACE)
     context = seen(resolve(of, observation.plan), observation, _PLACE, 6)
     return fast, interpret_page(observation, context)
 
@@ -71,6 +79,48 @@ def test_compiled_equals_interpreted(seed: int) -> None:
     assert sum(counts(settled)) == len(observation.records)
 
 
+def _plain(observation: Observation) -> Observation:
+    """Only what is read without a closer look, so that its shape can be learnt."""
+    plain = [raw for raw in observation.records if read_plain(raw, exact=True) is not ODD]
+    return msgspec.structs.replace(observation, records=plain, missing=[])
+
+
+def _by_shape(seed: int) -> int:
+    """Maps pages again whose shape was learnt; how many of them were read by it."""
+    dice, by_shape = Random(seed), 0
+    of = specs.spec(dice)
+    compiled = compile_mapping(of, version_id=6)
+    decoded: list[object] = []
+    for _ in range(3):
+        observation = pages.page(dice, of)
+        for one in (_plain(observation), _plain(observation), observation):
+            context = seen(resolve(of, one.plan), one, _PLACE, 6)
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(shape, "LEAST_RECORDS", 1)
+                patched.setattr(compiler, "read_page", partial(_noting, decoded))
+                assert _said(compiled.map_page(one, _PLACE)) == _said(interpret_page(one, context))
+            by_shape += sum(isinstance(value, msgspec.Struct) for value in decoded)
+            decoded.clear()
+    return by_shape
+
+
+def _noting(decoded: list[object], *given: Any, **named: Any) -> list[object] | None:
+    found = read_page(*given, **named)
+    decoded += found or ()
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 2**40))
+def test_compiled_by_a_learnt_shape_equals_interpreted(seed: int) -> None:
+    _by_shape(seed)
+
+
+def test_random_pages_are_read_by_their_shape() -> None:
+    """Without this the comparison above might compare nothing."""
+    assert sum(map(_by_shape, range(150))) > 500
+
+
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 2**40))
 def test_compiled_predicates_hold_where_the_reference_does(seed: int) -> None:
@@ -87,7 +137,8 @@ def test_compiled_predicates_hold_where_the_reference_does(seed: int) -> None:
         some = {name: dice.choice(_ALIKE) for name in members if dice.random() < 0.7}
         written = "".join(f',"{name}":{value}' for name, value in some.items())
         records.append(f'{{"id":"{number}"{written}}}'.encode())
-    fast, slow = _both(of, page(*records, plan=dice.choice(["interval", "snapshot"])))
+    observation = page(*records, plan=dice.choice(["interval", "snapshot"]))
+    fast, slow = _both(of, observation, again=True)
     assert _said(fast) == _said(slow)
 
 
