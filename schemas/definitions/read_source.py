@@ -89,7 +89,8 @@ def _mode(reader: Reader, node: Node) -> str:
         raise reader.refuse(
             node,
             "`mode: shadow` is part of the language but not of this version",
-            "Write `mode: live`; to page nobody, leave its partition ids out in the alerts' routes.",
+            "Write `mode: live`; to page nobody, leave its partition ids out in the alerts' routes,"
+            " or run it apart, with another GAPLESS_PREFIX and database.",
         )
     return mode
 
