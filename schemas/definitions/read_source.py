@@ -158,7 +158,11 @@ def _plans(
     changes = [key for key in _CHANGES if key in plans]
     if len(changes) > 1:
         reader.note(
-            fields.entry(changes[1]), f"{what} has two plans for its changes", "Keep one of them."
+            fields.entry(changes[1]),
+            f"{what} has two plans for its changes",
+            "Keep one of them."
+            if len(maps) == 1
+            else "Keep one of them: `interval: null` takes out one that stands at the source.",
         )
     refuse_snapshot(reader, plans, what)
     if not plans and not any(fields.has(key) for key in known_keys.PLAN.unsupported):
