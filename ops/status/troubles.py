@@ -83,7 +83,7 @@ def _of_ingest(one: PartitionStatus, log: LogFacts, now_us: int) -> Iterator[Tro
             name,
             f"the provider is not asked for another {duration(left_s)}",
             checkpoint.written_at,
-            "nothing to do: it goes on by itself; to ask at once all the same: "
+            "nothing to do: it goes on by itself; to ask all the same: "
             f"gapless control resume {name}",
         )
     for plan, state in checkpoint.plans.items():
