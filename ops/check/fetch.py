@@ -13,7 +13,7 @@ from ingest.emission import Emission
 from ingest.pollers import Pollers
 from schemas.definitions.load import Definitions
 from schemas.failpoints import none
-from schemas.records import Observation
+from schemas.records import BY_TIME, Observation
 from schemas.routing import route
 from schemas.settings import Settings
 
@@ -22,7 +22,8 @@ _EMPTY_MAX = 30
 
 @dataclass(frozen=True, slots=True)
 class FirstPage:
-    """The parts of the first page with records; none if none was found in `empty` stretches.
+    """The parts of the first page with records, if there was one; `empty`: how many stretches of time
+    without records were passed over.
 
     `trouble`: why the provider gave no page.
     """
@@ -73,11 +74,14 @@ def _found(emitted: list[Emission]) -> FirstPage:
     if not emitted:
         return FirstPage(trouble="nothing is due: the stream's past has not begun")
     last = emitted[-1]
+    # each says at once how far it came, if only as `caught_up`; a listing or a feed has no stretches
+    before = (one for one in emitted if not one.observations)
+    empty = sum(any(mark.plan in BY_TIME for mark in one.marks) for one in before)
     if last.observations:
-        return FirstPage(last.observations, len(emitted) - 1)
+        return FirstPage(last.observations, empty)
     if last.state.blocked is not None:
         blocked = last.state.blocked
         return FirstPage(trouble=blocked.reason, unblocked_by=blocked.unblocked_by)
     if last.state.not_before is not None:
         return FirstPage(trouble="the provider asks to wait; try again later")
-    return FirstPage(empty=len(emitted))
+    return FirstPage(empty=empty)

@@ -316,7 +316,7 @@ def _stream_lines(stream: dict[str, Any]) -> Iterator[str]:
     if answer is None:
         return
     if not answer["records"]:
-        yield f"{'Answer':<26} no records in the first {answer['empty']} stretches"
+        yield f"{'Answer':<26} no records{_passed(' in the first', answer['empty'])}"
         return
     off = answer["clocks_differ_s"]
     clocks = "" if off is None else f", clocks agree to {max(1, round(off))} s"
@@ -325,9 +325,16 @@ def _stream_lines(stream: dict[str, Any]) -> Iterator[str]:
     yield f"{'Answer':<26} {came} in {answer['milliseconds']} ms{clocks}"
     yield f"  {answer['records']} records, {more}, {answer['bytes'] // 1000} kB"
     if answer["empty"]:
-        yield f"  the {answer['empty']} stretches before it had no records"
+        yield f"  no records{_passed(' in the', answer['empty'])} before it"
     for sample in stream["samples"]:
         yield from _sample_lines(sample)
+
+
+def _passed(where: str, stretches: int) -> str:
+    """` in the first 3 stretches`; nothing for none, as of a listing."""
+    if stretches == 0:
+        return ""
+    return f"{where} stretch" if stretches == 1 else f"{where} {stretches} stretches"
 
 
 def _explanation_lines(stream: dict[str, Any]) -> Iterator[str]:

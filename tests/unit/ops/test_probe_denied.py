@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from aiohttp import web
@@ -15,6 +13,7 @@ from typer.testing import CliRunner
 
 from ops import problems
 from ops.cli.main import build_app
+from tests.unit.ops.answering import Handler, Server, serving
 
 SOURCE = """\
 gapless: 1
@@ -36,47 +35,12 @@ SESSION = (
     "{session: {post: /login, body: {password: {env: SHOP_TOKEN}}, token: body.token, "
     "header: X-Session}}"
 )
-Handler = Callable[[web.Request], web.Response]
-
-
-@dataclass
-class Server:
-    """Answers what `answer` says, and keeps the paths that it was asked for."""
-
-    answer: Handler
-    url: str = ""
-    seen: list[str] = field(default_factory=list)
-
-    async def handle(self, request: web.Request) -> web.Response:
-        if request.method == "HEAD":
-            return web.Response()
-        self.seen.append(request.path)
-        return self.answer(request)
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """Runs in a thread: the verb has a loop of its own."""
-    found = Server(lambda request: web.json_response({"items": []}))
-    loop = asyncio.new_event_loop()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", found.handle)
-    runner = web.AppRunner(app)
-
-    async def start() -> None:
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        found.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-
-    loop.run_until_complete(start())
-    thread = Thread(target=loop.run_forever)
-    thread.start()
-    yield found
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.run_until_complete(runner.cleanup())
-    loop.close()
+    with serving() as found:
+        yield found
 
 
 @dataclass(frozen=True)

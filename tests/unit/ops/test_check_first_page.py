@@ -1,0 +1,77 @@
+"""What `gapless check` says of the stretches that it passed over on its way to the first page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from typer.testing import CliRunner
+
+from ops.cli.main import build_app
+from tests.unit.ops.answering import Server, serving
+
+SOURCE = """\
+gapless: 1
+source: shop
+base_url: URL
+get: /orders
+records: body.items
+streams: {orders: {PLAN}}
+"""
+WINDOWS = (
+    'pages: none, params: {since: "{start}", until: "{end}"}, '
+    "plan: {interval: {time: t, start: 2024-01-01, width: 1d, bounds: '[)'}}"
+)
+LISTING = "pages: none, plan: {snapshot: {every: 1d}}"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as found:
+        yield found
+
+
+def check(folder: Path, server: Server, plan: str) -> tuple[str, int]:
+    """The lines of the text behind `Answer`, and the number of the JSON."""
+    path = folder / "sources/shop.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(SOURCE.replace("URL", server.url).replace("PLAN", plan))
+    words = ["check", "shop", "--definitions", str(folder)]
+    text = CliRunner().invoke(build_app(), words).stdout
+    told = json.loads(CliRunner().invoke(build_app(), [*words, "--json"]).stdout)
+    answer = text.partition("\nAnswer")[2].partition("Risks")[0]
+    return " ".join(answer.split()), told[0]["streams"][0]["answer"]["empty"]
+
+
+@pytest.mark.parametrize(
+    ("begins", "said", "empty"),
+    [
+        ("2024-01-01", "", 0),
+        ("2024-01-02", "no records in the stretch before it", 1),
+        ("2024-01-03", "no records in the 2 stretches before it", 2),
+    ],
+)
+def test_stretches_without_records_are_counted(
+    tmp_path: Path, server: Server, begins: str, said: str, empty: int
+) -> None:
+    def answer(request: web.Request) -> web.Response:
+        found = request.query["since"] >= begins
+        items = [{"id": 1, "t": f"{begins}T01:00:00Z"}] if found else []
+        return web.json_response({"items": items})
+
+    server.answer = answer
+    text, number = check(tmp_path, server, WINDOWS)
+    assert "1 records, no next page" in text
+    assert text.endswith(said or "0 kB")
+    assert number == empty
+
+
+def test_a_listing_has_no_stretches(tmp_path: Path, server: Server) -> None:
+    assert check(tmp_path, server, LISTING) == ("no records", 0)
+    server.answer = lambda request: web.json_response({"items": [{"id": 1}]})
+    text, number = check(tmp_path, server, LISTING)
+    assert text.endswith("1 records, no next page, 0 kB")
+    assert number == 0
