@@ -10,7 +10,8 @@ import asyncio
 from dataclasses import dataclass
 
 from ingest.emission import Emission
-from ingest.pollers import Pollers
+from ingest.pollers import Pollers, now_us
+from ops.status.words import moment
 from schemas.definitions.load import Definitions
 from schemas.failpoints import none
 from schemas.records import BY_TIME, Observation
@@ -67,10 +68,10 @@ async def _ask(
         return FirstPage(trouble=f"no answer within {timeout_s:.0f} s")
     finally:
         await pollers.close()
-    return _found(emitted)
+    return _found(emitted, now_us())
 
 
-def _found(emitted: list[Emission]) -> FirstPage:
+def _found(emitted: list[Emission], now: int) -> FirstPage:
     if not emitted:
         return FirstPage(trouble="nothing is due: the stream's past has not begun")
     last = emitted[-1]
@@ -83,5 +84,6 @@ def _found(emitted: list[Emission]) -> FirstPage:
         blocked = last.state.blocked
         return FirstPage(trouble=blocked.reason, unblocked_by=blocked.unblocked_by)
     if last.state.not_before is not None:
-        return FirstPage(trouble="the provider asks to wait; try again later")
+        until = moment(last.state.not_before, now)
+        return FirstPage(trouble=f"the provider asks to wait until {until}; try again then")
     return FirstPage(empty=empty)

@@ -11,7 +11,8 @@ from aiohttp import web
 from typer.testing import CliRunner
 
 from ops.cli.main import build_app
-from tests.unit.ops.answering import Server, serving
+from ops.problems import UNREACHABLE
+from tests.unit.ops.answering import Handler, Server, serving
 
 SOURCE = """\
 gapless: 1
@@ -75,3 +76,26 @@ def test_a_listing_has_no_stretches(tmp_path: Path, server: Server) -> None:
     text, number = check(tmp_path, server, LISTING)
     assert text.endswith("1 records, no next page, 0 kB")
     assert number == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (
+            lambda _: web.json_response({}, status=429, headers={"Retry-After": "9" * 12}),
+            "the provider asks to wait until 20",
+        ),
+        (
+            lambda _: web.Response(status=302, headers={"Location": "https://elsewhere.example/x"}),
+            "a redirect (302) leads to https://elsewhere.example:443, another origin than base_url",
+        ),
+    ],
+)
+def test_why_there_is_no_page(tmp_path: Path, server: Server, answer: Handler, said: str) -> None:
+    server.answer = answer
+    path = tmp_path / "sources/shop.yaml"
+    path.parent.mkdir()
+    path.write_text(SOURCE.replace("URL", server.url).replace("PLAN", LISTING))
+    done = CliRunner().invoke(build_app(), ["check", "shop", "--definitions", str(tmp_path)])
+    assert done.exit_code == UNREACHABLE
+    assert said in done.stdout
