@@ -103,6 +103,10 @@ async def _probe(
             if not stream.plans:
                 found.trouble = "a program asks here; what it asks is its own affair"
                 continue
+            if not tenants:
+                found.trouble = "no tenant is listed, so nobody is asked for"
+                found.unblocked_by = "a tenant in the list of `tenants`"
+                continue
             if over is not None:
                 found.trouble = over.why if isinstance(over, NotLetIn) else str(over)
                 continue

@@ -99,3 +99,32 @@ def test_why_there_is_no_page(tmp_path: Path, server: Server, answer: Handler, s
     done = CliRunner().invoke(build_app(), ["check", "shop", "--definitions", str(tmp_path)])
     assert done.exit_code == UNREACHABLE
     assert said in done.stdout
+
+
+@pytest.mark.parametrize("verb", ["check", "probe"])
+def test_where_no_tenant_is_listed_nobody_is_asked_for(
+    tmp_path: Path, server: Server, verb: str
+) -> None:
+    """Ingest polls nobody either, whether or not the request names the tenant."""
+    path = tmp_path / "sources/shop.yaml"
+    path.parent.mkdir()
+    (tmp_path / "tenants.json").write_text("[]")
+    text = SOURCE.replace("URL", server.url).replace("PLAN", LISTING)
+    path.write_text(text + "tenants: {file: tenants.json}\n")
+    done = CliRunner().invoke(build_app(), [verb, "shop", "--definitions", str(tmp_path)])
+    assert done.exit_code == UNREACHABLE
+    assert "no tenant is listed, so nobody is asked for" in done.stdout
+    assert "a tenant in the list of `tenants`" in done.stdout
+    assert server.seen == []
+
+
+def test_a_command_for_tenants_is_run_once(tmp_path: Path, server: Server) -> None:
+    path = tmp_path / "sources/shop.yaml"
+    path.parent.mkdir()
+    (tmp_path / "list.sh").write_text("echo run >> runs; echo '[{id: a}]'\n")
+    text = SOURCE.replace("URL", server.url).replace("PLAN", LISTING)
+    text = text.replace("streams: {", f"streams: {{lines: {{{LISTING}}}, ")
+    path.write_text(text + "tenants: {command: [sh, list.sh]}\n")
+    words = ["check", "shop", "--explain", "--definitions", str(tmp_path)]
+    assert CliRunner().invoke(build_app(), words).exit_code == 0
+    assert (tmp_path / "runs").read_text() == "run\n"
