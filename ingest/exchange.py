@@ -23,7 +23,7 @@ from ingest.clock import FAR_US, SAMPLES, ServerClock
 from ingest.decode import parsed, value_at
 from ingest.http import Fetched, FetchFailed, FetchRefused, Http
 from ingest.limits import Limiter
-from ingest.plans.protocol import Refusal, Stall
+from ingest.plans.protocol import Denied, Refusal, Stall
 from ingest.requests import Request
 from ingest.responses import Answer, Verdict, judge
 from ingest.retry import backoff_s
@@ -42,6 +42,8 @@ _REFUSALS = {
     Action.SOURCE_GAP: Refusal.GAP,
 }
 _WITNESSES = 4
+_NOT_LET_IN = (403, 404)
+"""Providers hide behind the second what they refuse by the first."""
 _GATEWAY_TIMEOUT = 504
 _OVERLOADED = (429, 503)
 
@@ -153,7 +155,9 @@ class Exchange:
                 outcome = await self._pause(attempt, error.wait_s)
             except (FetchRefused, SecretUnavailable, RenderError, AuthFailed) as error:
                 metrics.FETCHES.labels(access.source, "refused").inc()
-                return Stall(self._scrubbed(str(error)), _help_for(error))
+                known = isinstance(error, SecretUnavailable | AuthFailed)
+                denied = Denied.CREDENTIALS if known else None
+                return Stall(self._scrubbed(str(error)), _help_for(error), denied=denied)
             if outcome is not None:
                 return outcome
         if self._slow and self._sole:
@@ -225,6 +229,7 @@ class Exchange:
             return Stall(
                 f"the provider refuses the credentials ({status})",
                 "a valid secret where `auth` refers to, or correct `auth`",
+                denied=Denied.CREDENTIALS,
             )
         if action is Action.PARK:
             wait = PARK_S if verdict.wait_s is None else verdict.wait_s
@@ -235,7 +240,9 @@ class Exchange:
             return await self._again(verdict, got, attempt)
         return Stall(
             f"the provider answered {status}, which no rule names",
-            "correct the request; or say in `errors` what this answer means",
+            ("a credential that may read this; " if status in _NOT_LET_IN else "")
+            + "correct the request; or say in `errors` what this answer means",
+            denied=Denied.ACCESS if status in _NOT_LET_IN else None,
         )
 
     async def _again(self, verdict: Verdict, got: Got, attempt: int) -> Outcome | None:

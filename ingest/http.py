@@ -125,17 +125,19 @@ class Http:
         """A path of the definition, appended to the base URL as text."""
         return self.base_url + path
 
-    def within(self, link: str, at: str | None = None) -> str:
-        """An absolute or relative link as an absolute one. Raises FetchRefused for another origin."""
+    def within(self, link: str, at: str | None = None, what: str = "the next link") -> str:
+        """An absolute or relative link as an absolute one. Raises FetchRefused for another origin;
+        `what` it is, for people.
+        """
         try:
             target = URL(_NOT_IN_URLS.sub(_escaped, link), encoded=True)
             found = URL(at or self.base_url + "/").join(target)
             whole = str(found)
         except (ValueError, TypeError):
-            raise FetchRefused("the next link is no URL") from None
+            raise FetchRefused(f"{what} is no URL") from None
         if origin_of(whole) != self._origin:
             raise FetchRefused(
-                f"the next link leads to {found.scheme}://{found.host}:{found.port}, another origin "
+                f"{what} leads to {found.scheme}://{found.host}:{found.port}, another origin "
                 "than base_url; credentials are not sent there"
             )
         return whole
@@ -172,7 +174,8 @@ class Http:
                 return fetched
             if method != "GET" and fetched.status in (301, 302):
                 return fetched
-            target = URL(self.within(location, str(target)), encoded=True)
+            here = self.within(location, str(target), f"a redirect ({fetched.status})")
+            target = URL(here, encoded=True)
         raise FetchRefused(f"more than {REDIRECTS_MAX} redirects")
 
     async def _once(

@@ -129,6 +129,13 @@ class Refusal(StrEnum):
     SLOW = "slow"
 
 
+class Denied(StrEnum):
+    """Whom or what the provider refuses; other questions of the same would be refused as well."""
+
+    CREDENTIALS = "credentials"  # who asks, whatever is asked
+    ACCESS = "access"  # this collection: not to who asks, or it is not there
+
+
 @dataclass(frozen=True, slots=True)
 class Stall:
     """A terminal fault of this attempt: what it is and what would help.
@@ -139,6 +146,7 @@ class Stall:
     reason: str
     unblocked_by: str
     passing: bool = False
+    denied: Denied | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ import asyncio
 from dataclasses import dataclass
 
 from ingest.emission import Emission
-from ingest.pollers import Pollers
+from ingest.pollers import Pollers, now_us
+from ops.status.words import moment
 from schemas.definitions.load import Definitions
 from schemas.failpoints import none
-from schemas.records import Observation
+from schemas.records import BY_TIME, Observation
 from schemas.routing import route
 from schemas.settings import Settings
 
@@ -22,7 +23,8 @@ _EMPTY_MAX = 30
 
 @dataclass(frozen=True, slots=True)
 class FirstPage:
-    """The parts of the first page with records; none if none was found in `empty` stretches.
+    """The parts of the first page with records, if there was one; `empty`: how many stretches of time
+    without records were passed over.
 
     `trouble`: why the provider gave no page.
     """
@@ -66,18 +68,22 @@ async def _ask(
         return FirstPage(trouble=f"no answer within {timeout_s:.0f} s")
     finally:
         await pollers.close()
-    return _found(emitted)
+    return _found(emitted, now_us())
 
 
-def _found(emitted: list[Emission]) -> FirstPage:
+def _found(emitted: list[Emission], now: int) -> FirstPage:
     if not emitted:
         return FirstPage(trouble="nothing is due: the stream's past has not begun")
     last = emitted[-1]
+    # each says at once how far it came, if only as `caught_up`; a listing or a feed has no stretches
+    before = (one for one in emitted if not one.observations)
+    empty = sum(any(mark.plan in BY_TIME for mark in one.marks) for one in before)
     if last.observations:
-        return FirstPage(last.observations, len(emitted) - 1)
+        return FirstPage(last.observations, empty)
     if last.state.blocked is not None:
         blocked = last.state.blocked
         return FirstPage(trouble=blocked.reason, unblocked_by=blocked.unblocked_by)
     if last.state.not_before is not None:
-        return FirstPage(trouble="the provider asks to wait; try again later")
-    return FirstPage(empty=len(emitted))
+        until = moment(last.state.not_before, now)
+        return FirstPage(trouble=f"the provider asks to wait until {until}; try again then")
+    return FirstPage(empty=empty)

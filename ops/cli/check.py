@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
@@ -23,6 +21,8 @@ if TYPE_CHECKING:
     from schemas.definitions.mapping import MappingSpec
     from schemas.definitions.source import SourceSpec, StreamSpec, Tenant
     from schemas.settings import Settings
+
+    Tenants = tuple[Tenant | None, ...]
 
 
 class Origin(StrEnum):
@@ -66,7 +66,9 @@ def check(
     Writes nothing. A source needs neither Kafka nor Postgres. Exit code 2: a definition is wrong;
     3: there is no page to look at.
     """
+    from ops.check.source_report import lines
     from schemas.definitions.load import load_folder
+    from schemas.definitions.tenants import current_tenants
 
     path = Path(name) if name is not None and name.endswith((".yaml", ".yml")) else None
     if path is not None and definitions is None and path.parent.name in ("sources", "mappings"):
@@ -86,13 +88,14 @@ def check(
     offline = offline or explain or source is None
     if not offline:
         context.logs_to_stderr()
-    told = [_source(settings, loaded, one, offline) for one in chosen]
+    whose = {one.name: current_tenants(one) for one in chosen}
+    told = [_source(settings, loaded, one, whose[one.name], offline) for one in chosen]
     if explain:
-        _explain(chosen, told)
+        _explain(chosen, whose, told)
     if json:
         context.print_json(told)
     else:
-        typer.echo("\n\n".join("\n".join(_lines(one)) for one in told))
+        typer.echo("\n\n".join("\n".join(lines(one)) for one in told))
         typer.echo("Nothing was written.")
     if any("trouble" in stream for one in told for stream in one["streams"]):
         raise typer.Exit(problems.UNREACHABLE)
@@ -153,7 +156,11 @@ def _chosen(loaded: Definitions, source: str | None) -> list[SourceSpec]:
 
 
 def _source(
-    settings: Settings, loaded: Definitions, source: SourceSpec, offline: bool
+    settings: Settings,
+    loaded: Definitions,
+    source: SourceSpec,
+    tenants: Tenants,
+    offline: bool,
 ) -> dict[str, Any]:
     from schemas.definitions.risks import (
         assumptions_of_stream,
@@ -175,7 +182,13 @@ def _source(
             }
             for m in mappings
         ],
-        "streams": [_stream(settings, loaded, source, stream, offline) for stream in source],
+        "streams": [
+            _stream(settings, loaded, source, stream, tenants[0], offline)
+            if tenants
+            # as ingest does: nobody is polled
+            else {"stream": stream.name, "partition_id": stream.partition_id(None), **_NOBODY}
+            for stream in source
+        ],
         "risks": [*risks_of_source(source), *(r for m in mappings for r in risks_of_mapping(m))],
         "assumed": [
             f"{stream.name} {said}" for stream in source for said in assumptions_of_stream(stream)
@@ -183,17 +196,25 @@ def _source(
     }
 
 
+_NOBODY = {
+    "trouble": "no tenant is listed, so nobody is asked for",
+    "unblocked_by": "a tenant in the list of `tenants`",
+}
+
+
 def _stream(
-    settings: Settings, loaded: Definitions, source: SourceSpec, stream: StreamSpec, offline: bool
+    settings: Settings,
+    loaded: Definitions,
+    source: SourceSpec,
+    stream: StreamSpec,
+    tenant: Tenant | None,
+    offline: bool,
 ) -> dict[str, Any]:
     from apply.functions.outside import Surroundings
     from ops.check.fetch import first_page
     from ops.check.question import first_question
     from ops.check.sample import sample
-    from schemas.definitions.tenants import current_tenants
 
-    tenants = current_tenants(source)
-    tenant = tenants[0] if tenants else None
     owner = stream.partition_id(tenant.id if tenant else None)
     now_us = time.time_ns() // 1000
     if stream.program is None:
@@ -223,13 +244,16 @@ def _stream(
     return told
 
 
-def _explain(sources: list[SourceSpec], told: list[dict[str, Any]]) -> None:
+def _explain(
+    sources: list[SourceSpec], whose: dict[str, Tenants], told: list[dict[str, Any]]
+) -> None:
     """Adds to every stream what its plans ask, one question after the other."""
     from ops.check.explanation import explained
-    from schemas.definitions.tenants import current_tenants
 
     for source, one in zip(sources, told, strict=True):
-        tenant = current_tenants(source)[0] if current_tenants(source) else None
+        if not whose[source.name]:
+            continue
+        tenant = whose[source.name][0]
         for stream, shown in zip(source, one["streams"], strict=True):
             found = explained(stream, tenant, time.time_ns() // 1000)
             shown["explanation"] = [
@@ -286,89 +310,3 @@ def _sample(found: Sample) -> dict[str, Any]:
         "faults": dict(found.faults),
         "halts": found.halts,
     }
-
-
-def _lines(told: dict[str, Any]) -> Iterator[str]:
-    yield f"{told['file']:<26} valid"
-    for mapping in told["mappings"]:
-        where = f"mapping {mapping['mapping']}, v{mapping['version']}, table {mapping['table']}"
-        where += "".join(f" and {child}" for child in mapping["children"])
-        yield f"{mapping['file']:<26} valid, {where}"
-    for stream in told["streams"]:
-        yield from _stream_lines(stream)
-    yield from _list("Risks you take", told["risks"])
-    yield from _list("Assumed, not proven", told["assumed"])
-    if told["assumed"]:
-        yield f"{'':<26} `gapless probe {told['source']}` asks the provider"
-
-
-def _stream_lines(stream: dict[str, Any]) -> Iterator[str]:
-    if "question" in stream:
-        yield f"{'First question':<26} {stream['partition_id']}  {_scope(stream)}"
-        yield f"  {stream['question']}"
-        yield from (f"  {note}" for note in stream["notes"])
-    if "trouble" in stream:
-        yield f"{'No answer':<26} {stream['trouble']}"
-        if stream.get("unblocked_by"):
-            yield f"  {stream['unblocked_by']}"
-    yield from _explanation_lines(stream)
-    answer = stream.get("answer")
-    if answer is None:
-        return
-    if not answer["records"]:
-        yield f"{'Answer':<26} no records in the first {answer['empty']} stretches"
-        return
-    off = answer["clocks_differ_s"]
-    clocks = "" if off is None else f", clocks agree to {max(1, round(off))} s"
-    more = "more pages follow" if answer["next"] else "no next page"
-    came = answer["status"] or "a page"  # a tap has no status
-    yield f"{'Answer':<26} {came} in {answer['milliseconds']} ms{clocks}"
-    yield f"  {answer['records']} records, {more}, {answer['bytes'] // 1000} kB"
-    if answer["empty"]:
-        yield f"  the {answer['empty']} stretches before it had no records"
-    for sample in stream["samples"]:
-        yield from _sample_lines(sample)
-
-
-def _explanation_lines(stream: dict[str, Any]) -> Iterator[str]:
-    for number, reason in enumerate(stream.get("explanation", ()), 1):
-        if number == 1:
-            yield f"{'What is asked, and why':<26} {stream['partition_id']}, from its beginning"
-        if reason["question"]:
-            yield f"  {reason['plan']}: {reason['question']}"
-        yield from textwrap.wrap(
-            reason["why"], 96, initial_indent="      ", subsequent_indent="      "
-        )
-
-
-def _scope(stream: dict[str, Any]) -> str:
-    """`interval [2024-01-01, 2024-01-31)`, or the plan alone."""
-    from ops.status.parts import micros
-    from ops.status.words import moment
-    from schemas.records import BY_TIME
-
-    start, separator, end = stream["scope"].partition("~")
-    if stream["plan"] not in BY_TIME or not separator:
-        return str(stream["plan"])
-    return f"{stream['plan']} [{moment(micros(start), 0)}, {moment(micros(end), 0)})"
-
-
-def _sample_lines(sample: dict[str, Any]) -> Iterator[str]:
-    rows = [sample["columns"], *sample["rows"]]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(sample["columns"]))]
-    for row in rows:
-        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        yield "    " + "  ".join(cells).rstrip()
-    for fault, number in sample["faults"].items():
-        yield f"    {number} quarantined: {fault}"
-    counts = ", ".join(f"{number} {name}" for name, number in sorted(sample["outcomes"].items()))
-    gone = f" ({sample['deleted']} deleted)" if sample["deleted"] else ""
-    born = "".join(f"; {number} {table}" for table, number in sample["children"].items())
-    yield f"  {sample['mapping'] + ' would be':<24} {counts or 'nothing'}{gone}{born}"
-    if sample["halts"]:
-        yield "  its log partition would halt here: `faults` takes fewer in quarantine"
-
-
-def _list(title: str, items: list[str]) -> Iterator[str]:
-    yield f"{title:<26} {items[0] if items else 'none'}"
-    yield from (f"{'':<26} {item}" for item in items[1:])

@@ -34,7 +34,7 @@ def probe(
     """Ask the provider itself: declared beside observed, and what each difference would lose.
 
     Reads only; needs neither Kafka nor Postgres. Exit code 1: a difference loses something;
-    2: a definition is wrong; 3: the provider gives no page.
+    2: a definition is wrong; 3: the provider gives no page, or refuses the credentials.
     """
     from ops.probe.report import as_json, as_text, loses, would_write
     from ops.probe.run import probe as run
@@ -52,6 +52,9 @@ def probe(
     else:
         last = would_write(report) if fixed is None else _lines(fixed)
         typer.echo("\n".join([*as_text(report), *last]))
+    if report.denied is not None:
+        said = f"{report.denied.why}. Nothing else was asked. Needed: {report.denied.unblocked_by}."
+        raise problems.Stop(f"{source} cannot be probed: {said}", problems.UNREACHABLE)
     if all(one.trouble is not None for one in report.streams if one.stream.plans):
         raise typer.Exit(problems.UNREACHABLE)
     if loses(report):

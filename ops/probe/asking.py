@@ -16,11 +16,11 @@ from ingest.decode import parsed
 from ingest.exchange import Access, Exchange, Got, WaitUntil
 from ingest.http import FetchRefused
 from ingest.plans.opaque import keep
-from ingest.plans.protocol import Ask, Refusal, Stall
+from ingest.plans.protocol import Ask, Denied, Refusal, Stall
 from ingest.reading import Read, finder, next_of, page_of
 from ingest.requests import Request, placeholder_values, request_for
 from ingest.split import NoRecords, Split, Unsplittable, split
-from ops.probe.model import Answer, Away, Question, Refused, Row, Sight
+from ops.probe.model import Answer, Away, NotLetIn, Question, Refused, Row, Sight
 from ops.probe.notation import fine_time, shown_unit
 from ops.probe.tombstones import says_gone
 from schemas.definitions.mapping import MappingSpec
@@ -45,6 +45,7 @@ class Asker:
         self._stream, self._tenant, self._access = stream, tenant, access
         self._mappings = mappings
         self._apart: Access | None = None
+        self._let_in = False
 
     async def close(self) -> None:
         """Ends the connections of its own; those of `access` are the caller's."""
@@ -52,7 +53,7 @@ class Asker:
             await self._apart.http.close()
 
     async def ask(self, question: Question) -> Answer:
-        """Raises Away, or what `before_request` raises: then no more may be asked."""
+        """Raises Away or NotLetIn, or what `before_request` raises: then no more may be asked."""
         spec = self._stream.plan(question.plan)
         assert spec is not None
         access = self._access_of(question)
@@ -74,15 +75,23 @@ class Asker:
         if isinstance(outcome, Stall):
             if outcome.passing:  # the provider is away: nothing else would have an answer
                 raise Away(f"an answer: {outcome.reason}")
+            self._give_up_if_denied(outcome)
             return Refused(outcome.reason)
         if isinstance(outcome, Refusal):
             return Refused(_REFUSALS[outcome], known=True)
         if outcome.empty:
             return Refused("an error rule treats the answer as empty", known=True)
+        self._let_in = True
         try:
             return self._sight(outcome, spec, asked, access)
         except (NoRecords, Unsplittable, FetchRefused) as error:
             return Refused(self._scrubbed(f"the answer is not a page: {error}"))
+
+    def _give_up_if_denied(self, stall: Stall) -> None:
+        """Behind answers a 403 may mean the window; before any it means who asks, or the path."""
+        whole = stall.denied is Denied.CREDENTIALS
+        if whole or (stall.denied is not None and not self._let_in):
+            raise NotLetIn(stall.reason, stall.unblocked_by, whole=whole)
 
     def _sight(self, got: Got, spec: PlanSpec, asked: Ask, access: Access) -> Sight:
         steps = tuple(s for s in spec.request.records.steps if isinstance(s, str | int))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from ops.probe.conclude_time import needs_of
+from ops.probe.conclude_time import needs_of, why_not
 from ops.probe.evidence import Evidence, page_like
 from ops.probe.model import NOTHING, Finding, Refused, Sight, unknown
 from ops.probe.walking import Scope, Walked
@@ -27,6 +27,7 @@ def cap_finding(scope: Scope, evidence: Evidence) -> Finding | None:
         return unknown(name, declared, needs_of(evidence, "cap"))
     if not found.sizes:
         wanted = f"more than {found.largest} records, or a smaller `pages.size`"
+        wanted = why_not(evidence, "cap") or wanted
         return Finding(name, declared, f"at least {found.largest}", needs=wanted)
     if found.skips:
         lost = f"rows between pages: page numbers count {found.asked}, {found.sizes[0]} are given"
@@ -58,9 +59,9 @@ def walks_finding(scope: Scope, evidence: Evidence) -> Finding | None:
     if scope.spec.request.pages is None:
         return None
     name, declared = "same walk again", "stable" if scope.stable else "not stable"
-    walks = [walked for walked in evidence.walks if walked.pages and walked.refused is None]
+    walks = [one for one in evidence.walks if one.done and one.pages and one.refused is None]
     if len(walks) < 2 or max(len(walked.pages) for walked in walks) < 2:
-        return unknown(name, declared, evidence.why_not.get("walks") or _MORE)
+        return unknown(name, declared, why_not(evidence, "walks") or _MORE)
     shown = [_shown(scope, walked) for walked in walks]
     same = sum(one == shown[0] for one in shown)
     if same == len(shown):
@@ -105,7 +106,7 @@ def listing_finding(evidence: Evidence) -> Finding:
     name, declared, found = "lists all", "everything", evidence.listing
     if found is None:
         wanted = "a listing of few pages, whose ids are those of the changes"
-        return unknown(name, declared, evidence.why_not.get("listing") or wanted)
+        return unknown(name, declared, why_not(evidence, "listing") or wanted)
     if not found.lacking:
         return Finding(name, declared, f"all {found.known}")
     lost = "live rows: absence would delete them"
@@ -152,7 +153,7 @@ def token_findings(scope: Scope, evidence: Evidence) -> list[Finding]:
         if refused is not None:
             loses = "nothing, but a walk of several pages never ends"
             return [Finding("token", declared, "refused at once", loses, refused.why)]
-        return [unknown("token", declared, evidence.why_not.get("token") or _MORE)]
+        return [unknown("token", declared, why_not(evidence, "token") or _MORE)]
     findings = [
         _used("token, used twice", found.first, found.again),
         _used("token, elsewhere", found.first, found.apart),

@@ -160,10 +160,15 @@ def _arrivals(
     return fresh, late
 
 
+def why_not(evidence: Evidence, experiment: str) -> str | None:
+    """Why an experiment was given up; also one that had too little of the sample to begin with."""
+    return evidence.why_not.get(experiment) or evidence.why_not.get("sample")
+
+
 def needs_of(evidence: Evidence, experiment: str) -> str:
     """Why an experiment told nothing, and what it would need."""
-    if experiment in evidence.why_not:
-        return evidence.why_not[experiment]
+    if known := why_not(evidence, experiment):
+        return known
     if evidence.empty:
         return EMPTY
     if evidence.sample.refused is not None:

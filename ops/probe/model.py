@@ -23,6 +23,14 @@ class Away(Spent):
     """The provider gives no answers, or asks to wait: nothing else of this source is asked."""
 
 
+class NotLetIn(Spent):
+    """The provider refuses who asks; the text is why. `whole`: not for this stream alone."""
+
+    def __init__(self, why: str, unblocked_by: str, *, whole: bool) -> None:
+        super().__init__(f"{unblocked_by}: {why}")
+        self.why, self.unblocked_by, self.whole = why, unblocked_by, whole
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One record. `time` in microseconds, None without one; `unit`: the step in which it is shown.

@@ -34,7 +34,8 @@ def _is_loss(finding: Finding) -> bool:
 def _stream(one: Probed) -> dict[str, Any]:
     told: dict[str, Any] = {"stream": one.stream.name, "partition_id": one.partition_id}
     if one.trouble is not None:
-        return {**told, "trouble": one.trouble}
+        told["trouble"] = one.trouble
+        return told if one.unblocked_by is None else {**told, "unblocked_by": one.unblocked_by}
     told["findings"] = [
         {
             "plan": plan,
@@ -81,6 +82,8 @@ def would_write(report: Report) -> Iterator[str]:
 def _table(one: Probed) -> Iterator[str]:
     if one.trouble is not None:
         yield f"{one.partition_id:<26} {UNKNOWN}: {one.trouble}"
+        if one.unblocked_by is not None:
+            yield f"    needed: {one.unblocked_by}"
         return
     rows = [
         (_named(one, plan, finding), finding.declared, finding.observed, finding.loses)

@@ -10,7 +10,7 @@ from ingest.exchange import Access
 from ingest.http import FetchRefused
 from ingest.pollers import Pollers, now_us
 from ops.probe.asking import Asker
-from ops.probe.model import Away, Finding, Pause, Question, Spent
+from ops.probe.model import Away, Finding, NotLetIn, Pause, Question, Spent
 from ops.probe.trial import MORE, Trial
 from schemas.definitions.load import Definitions
 from schemas.definitions.secrets import SecretUnavailable
@@ -48,21 +48,27 @@ class Budget:
 
 @dataclass(slots=True)
 class Probed:
-    """What was found of one stream. `trouble`: why nothing could be asked at all."""
+    """What was found of one stream. `trouble`: why nothing could be asked at all; `unblocked_by`:
+    what would help, where the provider refuses who asks.
+    """
 
     stream: StreamSpec
     partition_id: str
     findings: list[tuple[str, Finding]] = field(default_factory=list)
     trouble: str | None = None
+    unblocked_by: str | None = None
 
 
 @dataclass(slots=True)
 class Report:
-    """All streams of a source, and how many requests it took."""
+    """All streams of a source, and how many requests it took. `denied`: the credentials were
+    refused, and nothing was asked from then on.
+    """
 
     source: str
     requests: int
     streams: list[Probed]
+    denied: NotLetIn | None = None
 
 
 def probe(
@@ -89,7 +95,7 @@ async def _probe(
     tenant = tenants[0] if tenants else None
     streams = list(source)
     probed = []
-    away: str | None = None
+    over: Spent | None = None
     try:
         for number, stream in enumerate(streams):
             found = Probed(stream, stream.partition_id(tenant.id if tenant else None))
@@ -97,8 +103,12 @@ async def _probe(
             if not stream.plans:
                 found.trouble = "a program asks here; what it asks is its own affair"
                 continue
-            if away is not None:
-                found.trouble = away
+            if not tenants:
+                found.trouble = "no tenant is listed, so nobody is asked for"
+                found.unblocked_by = "a tenant in the list of `tenants`"
+                continue
+            if over is not None:
+                found.trouble = over.why if isinstance(over, NotLetIn) else str(over)
                 continue
             try:
                 access = pollers.access(source, tenant)
@@ -107,11 +117,12 @@ async def _probe(
                 continue
             share = Budget(budget.left // (len(streams) - number), found.partition_id, tell)
             access.http.before_request = share.spend
-            away = await _one(definitions, source, tenant, access, share, found)
+            over = await _one(definitions, source, tenant, access, share, found)
             budget.left -= share.used
     finally:
         await pollers.close()
-    return Report(source.name, requests - budget.left, probed)
+    denied = over if isinstance(over, NotLetIn) else None
+    return Report(source.name, requests - budget.left, probed, denied)
 
 
 async def _one(
@@ -121,23 +132,28 @@ async def _one(
     access: Access,
     share: Budget,
     found: Probed,
-) -> str | None:
+) -> Spent | None:
     """One stream; its findings are in `found`. Returns why the provider is not to be asked on."""
     stream = found.stream
     trial = Trial(stream, now_us(), share.left)
     mappings = definitions.mappings_for(source.name, stream.name)
     asker = Asker(stream, tenant, access, mappings)
     try:
-        away = await _drive(trial, asker)
+        spent = await _drive(trial, asker)
     finally:
         await asker.close()
     found.findings = trial.findings()
     found.trouble = trial.unanswered
-    return away
+    if not isinstance(spent, NotLetIn):
+        return spent if isinstance(spent, Away) else None
+    found.unblocked_by = spent.unblocked_by
+    if found.trouble is not None:
+        found.trouble = spent.why
+    return spent if spent.whole else None
 
 
-async def _drive(trial: Trial, asker: Asker) -> str | None:
-    """Until the trial wants to know nothing more, or no more may be asked."""
+async def _drive(trial: Trial, asker: Asker) -> Spent | None:
+    """Until the trial wants to know nothing more, or no more may be asked: then why."""
     while (step := trial.next) is not None:
         if isinstance(step, Pause):
             await asyncio.sleep(step.seconds)
@@ -148,6 +164,6 @@ async def _drive(trial: Trial, asker: Asker) -> str | None:
             answer = await asker.ask(step)
         except Spent as spent:
             trial.stop(str(spent))
-            return str(spent) if isinstance(spent, Away) else None
+            return spent
         trial.take(answer)
     return None

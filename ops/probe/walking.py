@@ -110,9 +110,12 @@ def finer_units(time_format: TimeFormat) -> tuple[int, ...]:
 
 @dataclass(slots=True)
 class Walked:
-    """The pages of one walk. `ended`: the declared end of the pages was reached."""
+    """The pages of one walk. `done`: it came as far as it was to, and was not cut short by an end of
+    the budget; `ended`: the declared end of the pages was reached.
+    """
 
     pages: list[tuple[Question, Sight]] = field(default_factory=list)
+    done: bool = False
     ended: bool = False
     refused: Refused | None = None
     stalled: str | None = None
@@ -142,6 +145,20 @@ def walk(
     `into` is filled while it goes on, so that what was seen outlives an end of the budget.
     """
     walked = into or Walked()
+    yield from _turned(scope, values, walked, pages_max, size, until, fine)
+    walked.done = True
+    return walked
+
+
+def _turned(
+    scope: Scope,
+    values: Mapping[str, Value],
+    walked: Walked,
+    pages_max: int,
+    size: int | None,
+    until: Callable[[Sight], bool] | None,
+    fine: int | None,
+) -> Steps[None]:
     pages = scope.spec.request.pages
     if pages is not None:
         pages = dataclasses.replace(pages, stable=True, size=size or pages.size)
@@ -154,19 +171,18 @@ def walk(
         answer = yield from ask(question)
         if isinstance(answer, Refused):
             walked.refused = answer
-            return walked
+            return
         walked.pages.append((question, answer))
         if until is not None and until(answer):
-            return walked
+            return
         turned = walker.turn(at, answer.page)
         if turned.outcome is not Outcome.MORE:
             walked.ended = turned.outcome is not Outcome.STALL
             walked.stalled = turned.stall.reason if turned.stall else None
-            return walked
+            return
         at = turned.walk
         if scope.turn is Turn.CURSOR:
             base["cursor"] = answer.page.cursor
-    return walked
 
 
 def start_of_feed(spec: CursorSpec) -> dict[str, Value]:

@@ -214,12 +214,16 @@ class _Builder:
             return "blocked"
         if self._sink is None:
             return "unknown"
-        if checkpoint.not_before is not None and checkpoint.not_before > self._now:
-            return "waiting"
         if applied.next_offset_to_apply is None and applied.records_behind:
             return "behind"  # there are pages, and nobody has begun to apply them
         allowed = max(_LATE_S, declared.every_s if declared else 0.0)
-        return "behind" if lag_s is not None and lag_s > allowed else "flowing"
+        waits = checkpoint.not_before is not None and checkpoint.not_before > self._now
+        late_s = lag_s or 0.0
+        if waits:  # perhaps nothing was ever read whole, and there is no lag
+            late_s = max(late_s, (self._now - checkpoint.written_at) / 1e6)
+        if late_s > allowed:
+            return "behind"  # also who is told to wait, for however long: somebody has to know
+        return "waiting" if waits else "flowing"
 
     def _applied(self, number: int) -> AppliedStatus:
         row = self._positions.get(number)

@@ -65,6 +65,8 @@ def _block(one: PartitionStatus, now: int) -> Iterator[str]:
         due = "" if run.due_at is None else f", due {moment(run.due_at, now)}"
         span = f"{moment(run.start_at, now)} .. {moment(run.end_at, now)}"
         yield _row("run", f"{span:<36} {run.state}{due if run.state != 'searched' else ''}")
+    if one.stages:
+        yield _row("stages of a run", ", ".join(one.stages))
     for plan in plans:
         if plan.progress is not None and plan.progress.long:
             yield _row("progress", f"{plan.plan}: {progress_text(plan.progress)}")

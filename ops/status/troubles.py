@@ -13,6 +13,7 @@ from ops.status.expected import Expected
 from ops.status.model import PartitionStatus, Trouble
 from ops.status.parts import us
 from ops.status.paused import paused
+from ops.status.words import duration
 from schemas.settings import Settings
 
 _REFUSED_BY_THE_DATABASE = (
@@ -80,9 +81,10 @@ def _of_ingest(one: PartitionStatus, log: LogFacts, now_us: int) -> Iterator[Tro
         yield Trouble(
             "waiting",
             name,
-            f"the provider is not asked for another {left_s} s",
+            f"the provider is not asked for another {duration(left_s)}",
             checkpoint.written_at,
-            "nothing to do: it goes on by itself",
+            "nothing to do: it goes on by itself; to ask all the same: "
+            f"gapless control resume {name}",
         )
     for plan, state in checkpoint.plans.items():
         for failed in state.failed:

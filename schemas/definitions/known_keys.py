@@ -205,8 +205,18 @@ EVENTS_TO: Final = Known(
 )  # fmt: skip
 EVENTS_AUTH: Final = Known(
     ("bearer", "basic", "api_key"),
-    dict.fromkeys(("session", "oauth2"), "Write `bearer: {env: NAME}`, `basic:` or `api_key:`."),
+    dict.fromkeys(
+        ("session", "oauth2"),
+        "Write `bearer: {env: NAME}`, or `bearer: {command: [..]}` where a program prints a token;"
+        " else `basic:` or `api_key:`.",
+    ),
 )
 CHANGED: Final = Known(("type", "fields"))
-KEEP: Final = Known(("quarantine",), {"rows": "Rows are kept for ever; delete them by hand."})
+KEEP: Final = Known(
+    ("quarantine",),
+    {
+        "rows": "Take it out: rows stay, and a view can choose by age. One that is deleted by hand may"
+        " come back with the next listing, or older than it was."
+    },
+)
 FAULTS: Final = Known(("max",), advice={"halt": "Write `faults: halt`."})

@@ -89,7 +89,8 @@ def _mode(reader: Reader, node: Node) -> str:
         raise reader.refuse(
             node,
             "`mode: shadow` is part of the language but not of this version",
-            "Write `mode: live`; to page nobody, leave its partition ids out in the alerts' routes.",
+            "Write `mode: live`; to page nobody, leave its partition ids out in the alerts' routes,"
+            " or run it apart, with another GAPLESS_PREFIX and database.",
         )
     return mode
 
@@ -157,7 +158,11 @@ def _plans(
     changes = [key for key in _CHANGES if key in plans]
     if len(changes) > 1:
         reader.note(
-            fields.entry(changes[1]), f"{what} has two plans for its changes", "Keep one of them."
+            fields.entry(changes[1]),
+            f"{what} has two plans for its changes",
+            "Keep one of them."
+            if len(maps) == 1
+            else "Keep one of them: `interval: null` takes out one that stands at the source.",
         )
     refuse_snapshot(reader, plans, what)
     if not plans and not any(fields.has(key) for key in known_keys.PLAN.unsupported):

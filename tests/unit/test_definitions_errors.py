@@ -7,6 +7,7 @@ import pytest
 from schemas.definitions import load_folder
 from tests.unit.definition_files import ORDERS, SHOP, changed, load, messages
 
+DOCS = Path(__file__).parents[2] / "ops/docs"
 SECRET = "c0ffee-b4d-5ecret-that-is-long"
 
 
@@ -280,6 +281,39 @@ def test_a_mistake_in_a_mapping(tmp_path: Path, old: str, new: str, message: str
     assert any(message in f"{one.message} {one.advice}" for one in found.errors), messages(found)
     assert found.mappings == {}
     assert set(found.sources) == {"shop"}
+
+
+WAITING = [
+    ("mode: shadow", SHOP, "source: shop", "source: shop\nmode: shadow", "Write `mode: live`"),
+    ("keep_pages", SHOP, "schedule: {every: 5m}", "keep_pages: 30d", "Write `keep_pages: forever`"),
+    ("rows", ORDERS, "key: id", "key: id\nkeep: {rows: 1d}", "Take it out"),
+    *(
+        (
+            kind,
+            ORDERS,
+            "key: id",
+            "key: id\nevents: {to: {post: https://x.example, auth: {KIND: {}}}, created: c}".replace(
+                "KIND", kind
+            ),
+            "Write `bearer:",
+        )
+        for kind in ("session", "oauth2")
+    ),
+]
+
+
+@pytest.mark.parametrize(("key", "file", "old", "new", "advice"), WAITING)
+def test_a_key_that_waits_is_refused_with_what_to_write(
+    tmp_path: Path, key: str, file: str, old: str, new: str, advice: str
+) -> None:
+    wrong = changed(file, (old, new))
+    source, mapping = (wrong, ORDERS) if file is SHOP else (SHOP, wrong)
+    [error] = load(tmp_path, source, mapping).errors
+    assert "is part of the language but not of this version" in error.message
+    assert error.advice.startswith(advice)
+    document = (DOCS / "definitions.md").read_text("utf-8").split("Not of this version")[1]
+    assert key in document.split("\n\n")[0]
+    assert key in (DOCS.parent / "decisions/0015-keys-that-wait.md").read_text("utf-8")
 
 
 def test_warnings_leave_the_definition_usable(tmp_path: Path) -> None:

@@ -106,6 +106,21 @@ def test_a_nearer_reference_replaces_a_map(tmp_path: Path) -> None:
     assert str(changes.request.body["query"]) == "{env: QUERY}"
 
 
+def test_a_plan_of_the_source_is_taken_out_by_name(tmp_path: Path) -> None:
+    every = "\nplan: {interval: {time: updated_at, start: 2024-01-01}}\nstreams:"
+    feed = "      interval:\n        time: updated_at\n        start: 2024-01-01\n"
+    text = changed(SHOP, ("\nstreams:", every), (feed, "      cursor: {next: body.seq}\n"))
+    [error, *_] = [
+        one
+        for one in load(tmp_path, text, None).errors
+        if "two plans for its changes" in one.message
+    ]
+    assert "`interval: null` takes out one that stands at the source" in error.advice
+    text = changed(text, ("      cursor:", "      interval: null\n      cursor:"))
+    found = load(tmp_path, text, None).errors
+    assert not [one for one in found if "two plans" in one.message]
+
+
 def hashes(folder: Path, text: str) -> tuple[str, ...]:
     [source] = load(folder, text, None).sources.values()
     return tuple(

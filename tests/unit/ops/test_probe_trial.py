@@ -327,6 +327,28 @@ def test_an_end_of_the_budget_names_itself() -> None:
     assert said["same walk again"].needs == "a larger --requests"
 
 
+def test_a_walk_that_the_budget_cuts_short_is_no_other_walk() -> None:
+    """Nothing changes here: wherever the questions end, no difference may be seen."""
+    said = set()
+    for budget in range(1, 70):
+        world = World()
+        world.fill(90, MS)
+        trial = run(world, stream(world, snapshot=True), budget)
+        for _, finding in trial.findings():
+            if finding.name == "same walk again":
+                said.add(finding.observed)
+    assert said == {"unknown", "same, 2 of 2", "same, 3 of 3"}
+
+
+def test_what_was_never_asked_needs_more_requests() -> None:
+    world = World()
+    world.fill(90, MS)
+    trial = run(world, stream(world, snapshot=True), 1)
+    listing = [finding for plan, finding in trial.findings() if plan == "snapshot"]
+    assert {finding.name for finding in listing} >= {"lists all", "page cap", "same walk again"}
+    assert {finding.needs for finding in listing} == {"a larger --requests"}
+
+
 def test_a_provider_that_answers_nothing_is_trouble() -> None:
     trial = Trial(stream(World()), 0, 50)
     while trial.next is not None:

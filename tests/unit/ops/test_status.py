@@ -158,13 +158,6 @@ def test_a_blocked_source_says_what_unblocks_it() -> None:
     assert "unblocks           a valid SHOP_TOKEN" in text
 
 
-def test_a_provider_that_is_not_asked_yet() -> None:
-    found = status(log_facts(checkpoint(not_before=NOW + 90 * SECOND)))
-    assert found.partition_ids[0].state == "waiting"
-    assert only_trouble(found).what == "the provider is not asked for another 90 s"
-    assert status(log_facts(checkpoint(not_before=NOW - 1))).troubles == ()
-
-
 def test_a_failed_interval_can_be_accepted_by_name() -> None:
     plan = PlanState(
         definition_hash="h", complete_before="2026-11-08T10:41:07.000000Z",

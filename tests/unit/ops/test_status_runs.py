@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -126,6 +127,17 @@ def test_an_overdue_run_is_said_in_text_json_metrics_and_waits_for_somebody() ->
     assert {"gapless_overdue_runs", "gapless_failed_runs"} <= set(PER_PARTITION_ID)
     away = assemble(Settings(partitions=8), NOW, "not reachable", sink_facts(), known)
     assert away.partition_ids[0].runs == ()
+
+
+def test_the_stages_of_the_observed_pipeline_stand_beside_its_runs() -> None:
+    declared = replace(DECLARED, stages=("extract", "load"))
+    stream = ExpectedStream(86_400.0, 120.0, None, None, None, declared)
+    known = Expected({("shop", "orders"): stream}, (OWNER,))
+    plan = PlanState(definition_hash="h", complete_before=to_text(ENDS[3]))
+    facts = log_facts(checkpoint(plans={"interval": plan}))
+    found = assemble(Settings(partitions=8), NOW, facts, sink_facts(), known)
+    assert "\n  stages of a run    extract, load\n" in shown(found)
+    assert to_json(found)["partition_ids"][0]["stages"] == ["extract", "load"]
 
 
 def test_a_failed_run_is_no_overdue_one_too() -> None:
