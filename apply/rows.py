@@ -6,7 +6,7 @@ that one record is stored as a fault and the rest lands; a fault of the sink alw
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import psycopg
@@ -26,6 +26,7 @@ from apply.prefilter import Prefilter
 from apply.share import FOREIGN_OWNER, Share, coordinates
 from apply.sink import Connection
 from apply.sql_text import columns_sql, copy_sql, quote, target_sql
+from apply.straight import Straight
 from schemas.definitions.mapping import RevisionKind
 
 _log = structlog.get_logger(__name__)
@@ -57,6 +58,7 @@ class Target:
         self.broken = broken_sql(compiled, self.stage) if exact else None
         self.events = Events(compiled, self.stage) if compiled.spec.events else None
         self.prefilter = Prefilter(compiled)
+        self.straight = Straight(compiled)
         tables = {compiled.spec.table: compiled.columns}
         tables |= {child.spec.table: child.columns for child in compiled.children}
         self.filled = {name: {one.name for one in columns} for name, columns in tables.items()}
@@ -101,7 +103,7 @@ class Landing:
         self._landed = Landed()
         self._forms = share.forms()
         self._families = share.families()
-        self._blame_timeouts = False
+        self._blame_timeouts = self._careful = False
         self._timed_out = 0
         self._checked = False
 
@@ -119,7 +121,7 @@ class Landing:
         after the plain way was refused as a whole. `blame_timeouts`: then also what times out; if
         more than one record does, it is no record's fault, and SinkFault is raised.
         """
-        self._blame_timeouts = blame_timeouts
+        self._blame_timeouts, self._careful = blame_timeouts, careful
         waiting = list(rows) if found is None else self._above(rows, found)
         while waiting:
             folded = fold(waiting, self._target.compiled)
@@ -232,12 +234,17 @@ class Landing:
     def _write(self, winners: list[Row]) -> _Upserted:
         """COPY and upsert. Rows that were not written are superseded or somebody else's."""
         target, connection = self._target, self._connection
+        if self._may_go_straight(winners) and target.straight.land(connection, self._copy(winners)):
+            return _Upserted([], [], Landed())
+        first = not self._used
         self._stage(winners)
         landed = self._look(winners)
         upserted = _Upserted([], [], landed)
         if self._events is None:
-            counted = connection.execute(target.upsert_counted.encode())
-            if counted.rowcount < len(winners):
+            counted = connection.execute(target.upsert_counted.encode()).rowcount
+            if first:
+                target.straight.upserted(connection, len(winners), counted)
+            if counted < len(winners):
                 self._sort_out(winners, upserted)
             return upserted
         before = self._events.before(connection)
@@ -248,15 +255,24 @@ class Landing:
         landed.changes += self._events.after(connection, before, done, winners)
         return upserted
 
+    def _may_go_straight(self, winners: list[Row]) -> bool:
+        """Events need to know what each row was before."""
+        pays = self._target.straight.pays(len(winners))
+        return pays and self._events is None and not self._careful
+
     def _stage(self, rows: Sequence[Row]) -> None:
         target = self._target
         if self._used:
             target.empty(self._connection)
         self._used = True
-        known, form = self._forms, target.forms.form
         with self._connection.cursor().copy(target.copy.encode()) as copy:
-            for piece in chunks(known.get(id(row)) or form(row) for row in rows):
+            for piece in self._copy(rows):
                 copy.write(piece)
+
+    def _copy(self, rows: Sequence[Row]) -> Iterator[bytes]:
+        """The rows as a whole binary COPY, in pieces."""
+        known, form = self._forms, self._target.forms.form
+        return chunks(known.get(id(row)) or form(row) for row in rows)
 
     def _sort_out(self, winners: list[Row], upserted: _Upserted) -> None:
         """Which of the winners were not written, and why."""

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 
 from apply.absence import Absence, sweep
+from apply.copy_form import RowForms, chunks
 from apply.guard import (
     before_sql,
     below_listing,
@@ -34,6 +36,7 @@ from apply.mapping.types import (
 )
 from apply.sink import connect
 from apply.sql_text import columns_sql, copy_sql, quote, target_sql
+from apply.straight import Straight
 from apply.target_tables import migrate_table
 from ops.migrate import migrate
 from schemas.definitions.mapping import RevisionKind
@@ -245,3 +248,34 @@ def test_rows_are_looked_up_by_their_key_alone_in_a_table_without_statistics(lan
             plan = "\n".join(one for (one,) in sink.ask(f"EXPLAIN {question}"))
             table = compiled.spec.table
             assert f"Index Scan using {table}_pkey on {table} t" in plan, plan
+
+
+def test_a_table_that_takes_no_copy_is_not_asked_again(lane: Lane) -> None:
+    """Row security refuses COPY to whoever its policies are for."""
+    migrate(lane.postgres)
+    compiled, role = mapping(RevisionKind.COARSE), f"writer_{uuid4().hex}"
+    table = target_sql(compiled.spec)
+    one = row(RevisionKind.COARSE, "a", 1, offset=1)
+    piece = b"".join(chunks([RowForms(compiled).form(one)]))
+    with psycopg.connect(lane.postgres, autocommit=True) as connection:
+        migrate_table(connection, compiled.spec)
+        connection.execute(
+            f"CREATE ROLE {role}; GRANT ALL ON {table} TO {role};"
+            f" ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;"
+            f" CREATE POLICY everything ON {table} USING (true); SET ROLE {role}".encode()
+        )
+        try:
+            straight = Straight(compiled)
+            with connection.transaction():
+                for _ in range(100):
+                    straight.upserted(connection, 1_000, 1_000)
+                assert straight.pays(1_000)
+                assert not straight.land(connection, [piece])
+                assert connection.execute(f"SELECT count(*) FROM {table}".encode()).fetchall() == [
+                    (0,)
+                ]
+                for _ in range(100):
+                    straight.upserted(connection, 1_000, 1_000)
+                assert not straight.pays(1_000)
+        finally:
+            connection.execute(f"RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}".encode())

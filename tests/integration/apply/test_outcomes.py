@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
 
 from apply.prefilter import Prefilter
+from apply.straight import Straight
 from schemas.records import MissingRecord
 from tests.integration.apply.scene import Scene, account, complete, page
 
@@ -239,3 +240,45 @@ def test_a_flood_of_older_states_is_superseded_before_it_is_sent(
     ) == [(6, 299), (7, 1)]  # fmt: skip
     events = scene.rows("SELECT effect, count(*) FROM gapless.outbox GROUP BY 1 ORDER BY 1")
     assert events == [("changed", 1), ("created", 300)]  # nothing else that is mapped has changed
+
+
+def test_new_rows_go_straight_into_the_table_and_others_never_do(
+    make_scene: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[bool] = []
+    land = Straight.land
+
+    def told(self: Straight, *given: Any) -> bool:
+        tried.append(land(self, *given))
+        return tried[-1]
+
+    monkeypatch.setattr(Straight, "land", told)
+    scene = make_scene(partitions=1)
+
+    def put(number: int, versions: Mapping[int, int]) -> None:
+        notes = [
+            {"id": f"n-{at}", "version": version, "account": "a", "body": str(version)}
+            for at, version in versions.items()
+        ]
+        scene.put(page(notes, owner="crm/notes/north", number=number))
+        scene.settle()
+
+    mixed = {at: 2 if at < 100 else 0 for at in range(200)} | dict.fromkeys(range(900, 950), 1)
+    with scene.applying():
+        put(1, dict.fromkeys(range(300), 1))
+        assert tried == []
+        put(2, dict.fromkeys(range(300, 600), 1))
+        assert tried == [True]
+        put(3, dict.fromkeys(range(600, 700), 1))  # too few to be worth it
+        put(4, mixed)
+        assert tried == [True, False]
+        put(5, dict.fromkeys(range(1000, 1300), 1))
+        put(6, dict.fromkeys(range(1300, 1600), 1))
+        assert tried == [True, False], "one that failed asks for two batches of new rows"
+        put(7, dict.fromkeys(range(1600, 1900), 1))
+        assert tried == [True, False, True]
+    assert scene.balance() == {"applied": 300 + 300 + 100 + 150 + 900, "superseded": 100}
+    found = scene.rows("SELECT source_revision, body, count(*) FROM notes GROUP BY 1, 2 ORDER BY 1")
+    assert found == [(1, "1", 1_550), (2, "2", 100)]
+    [lineage] = scene.rows("SELECT count(DISTINCT (_offset, _index)), min(_index) FROM notes")
+    assert lineage == (1_650, 0)
