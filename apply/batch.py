@@ -23,14 +23,16 @@ class Work:
     """One observation under one mapping version; `compiled` None: nothing maps its stream.
 
     `mapped` stays as it is; `outcomes` and `faults` are what this attempt of the sink makes of it.
-    `forms`: its rows in the form of binary COPY, where they were formed already; `child_forms`: the
-    same of their children, for each child table, by the index of the row.
+    `forms`: its rows in the form of binary COPY, where they were formed already; `questions`: or what
+    the prefilter asks about each; `child_forms`: the form of their children, for each child table, by
+    the index of the row.
     """
 
     mapping_version: int
     compiled: CompiledMapping | None
     mapped: Mapped
     forms: Sequence[bytearray | None] = ()
+    questions: Sequence[bytearray | None] = ()
     child_forms: Mapping[int, tuple[bytes, ...]] = field(default_factory=dict)
     outcomes: bytearray = field(default_factory=bytearray)
     faults: list[RecordFault] = field(default_factory=list)

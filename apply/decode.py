@@ -18,6 +18,7 @@ from apply.functions.process import FunctionUnavailable
 from apply.listings import Listings
 from apply.mapping.types import CompiledMapping, Mapped, Place
 from apply.outcomes import Outcome, Reason, RecordFault
+from apply.prefilter import Question
 from schemas import keys
 from schemas.codec import UnknownSchema, UnreadableValue, decode
 from schemas.log.reader import LogRecord
@@ -28,23 +29,39 @@ Mappings = Mapping[tuple[str, str], Sequence[CompiledMapping]]
 """The mappings of each (source, stream)."""
 Resolve = Callable[[str, int], int]
 """The number of a partition id (text, partition of the log)."""
+Beaten = Callable[[int], bool]
+"""Whether most rows of a mapping version (its number) are expected to be older than what is stored."""
 FOREIGN_PLAN = "foreign"
+
+
+def never(_version_id: int) -> bool:
+    """Nothing is expected to be older."""
+    return False
 
 
 class Decoder:
     """Decodes and maps the records of one pipeline. Used by one thread."""
 
     def __init__(
-        self, mappings: Mappings, resolve: Resolve, *, unmapped: bool, only: str | None = None
+        self,
+        mappings: Mappings,
+        resolve: Resolve,
+        *,
+        unmapped: bool,
+        only: str | None = None,
+        beaten: Beaten = never,
     ) -> None:
         """`unmapped`: streams without a mapping get ledger rows too (the live pipeline). `only`: the
-        one partition id whose pages count (a replay of one tenant)."""
+        one partition id whose pages count (a replay of one tenant). `beaten`: where so, rows are
+        formed as the prefilter asks about them, not as they are stored."""
         self._mappings = mappings
         self._resolve = resolve
         self._unmapped = unmapped
         self._only = only
+        self._beaten = beaten
         every = [compiled for of in mappings.values() for compiled in of]
         self._forms = {compiled: RowForms(compiled).form_all for compiled in every}
+        self._questions = {compiled: Question(compiled).form_all for compiled in every}
         self._child_forms = {one: ChildForms(one).form_all for one in every if one.children}
         self._streams: dict[str, tuple[Sequence[CompiledMapping], str | None]] = {}
 
@@ -114,7 +131,11 @@ class Decoder:
             mapped = map_without(lambda part: map_page(compiled, part, place), observation, blamed)
         else:
             mapped = map_page(compiled, observation, place)
-        work = Work(compiled.version_id, compiled, mapped, self._forms[compiled](mapped.rows))
+        work = Work(compiled.version_id, compiled, mapped)
+        if self._beaten(compiled.version_id):
+            work.questions = self._questions[compiled](mapped.rows)
+            return work
+        work.forms = self._forms[compiled](mapped.rows)
         if mapped.children:
             work.child_forms = self._child_forms[compiled](mapped.children)
         return work

@@ -8,9 +8,10 @@ stored only gets newer. Whatever the question leaves open, the upsert decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
+from apply.copy_form import RowForms, chunks
 from apply.guard import broken_sql, undecided_sql
 from apply.mapping.types import INDEX, OFFSET, PARTITION_ID, CompiledMapping, Row
 from apply.sink import Connection
@@ -25,20 +26,44 @@ _GUARDED = (
 )  # fmt: skip
 
 
-class Prefilter:
-    """Of one mapping; remembers how much of the last batches was beaten."""
+class Question:
+    """The columns of a mapping's rows that are asked about, and their form in binary COPY.
+
+    Belongs to one thread.
+    """
 
     def __init__(self, compiled: CompiledMapping) -> None:
-        self._asked = f"asked_{compiled.version_id}"
         width = len(compiled.key_columns)
         positions = [
             at
             for at, column in enumerate(compiled.columns)
             if at < width or column.name in _GUARDED
         ]
-        self._columns = [compiled.columns[at] for at in positions]
+        self.columns = [compiled.columns[at] for at in positions]
         self._take = itemgetter(*positions)
-        names = columns_sql(self._columns)
+        self._forms = RowForms(self)
+
+    @property
+    def type_names(self) -> list[str]:
+        """The type that each value has in COPY."""
+        return [column.copy_type for column in self.columns]
+
+    def form(self, row: Row) -> bytearray:
+        """One row's. Raises what its values' dumpers raise for a value that is not of its type."""
+        return self._forms.form(self._take(row))
+
+    def form_all(self, rows: Sequence[Row]) -> list[bytearray | None]:
+        """Each row's; None where it cannot be formed."""
+        return self._forms.form_all([self._take(row) for row in rows])
+
+
+class Prefilter:
+    """Of one mapping; remembers how much of the last batches was beaten."""
+
+    def __init__(self, compiled: CompiledMapping) -> None:
+        self._asked = f"asked_{compiled.version_id}"
+        self._question = Question(compiled)
+        names = columns_sql(self._question.columns)
         self._create = (
             f"CREATE TEMPORARY TABLE {quote(self._asked)} ON COMMIT DELETE ROWS AS"
             f" SELECT {names} FROM {target_sql(compiled.spec)} WITH NO DATA"
@@ -48,13 +73,19 @@ class Prefilter:
         self._broken = broken_sql(compiled, self._asked)
         self._share = 0.0
 
+    @property
+    def expects(self) -> bool:
+        """Whether most of what comes next will be beaten, going by the last batches. Safe between
+        threads: whoever is told too late only does more work."""
+        return self._share > _PAYS_SHARE
+
     def prepare(self, connection: Connection) -> None:
         """Make the temporary table."""
         connection.execute(self._create.encode())
 
     def pays(self, rows: int) -> bool:
         """Whether so many rows are worth a question before they are sent."""
-        return rows >= _LEAST_ROWS and self._share > _PAYS_SHARE
+        return rows >= _LEAST_ROWS and self.expects
 
     def learn(self, rows: int, beaten: int) -> None:
         """So many of the rows that came were beaten."""
@@ -62,14 +93,17 @@ class Prefilter:
             self._share += _NEWEST_WEIGHT * (beaten / rows - self._share)
 
     def split(
-        self, connection: Connection, rows: Sequence[Row]
+        self, connection: Connection, rows: Sequence[Row], known: Mapping[int, bytearray]
     ) -> tuple[list[Row], list[Row], int]:
-        """Rows that may win, rows that are beaten, and how many of these break an exact declaration."""
+        """Rows that may win, rows that are beaten, and how many of these break an exact declaration.
+
+        `known`: the question in binary COPY by the identity of the row, where it was formed already.
+        """
         connection.execute(f"DELETE FROM {quote(self._asked)}".encode())
+        form = self._question.form
         with connection.cursor().copy(self._copy.encode()) as copy:
-            copy.set_types([column.copy_type for column in self._columns])
-            for row in rows:
-                copy.write_row(self._take(row))
+            for piece in chunks(known.get(id(row)) or form(row) for row in rows):
+                copy.write(piece)
         cursor = connection.cursor(binary=True)
         kept: list[Row] = []
         lost: list[Row] = []

@@ -79,7 +79,10 @@ class ReplayPass:
             beside=self.marks,
         )  # fmt: skip
         identities = Identities(settings.postgres, threading.Event())
-        self._decoder = Decoder(by_stream([compiled]), identities.number, unmapped=False, only=only)
+        self._decoder = Decoder(
+            by_stream([compiled]), identities.number, unmapped=False, only=only,
+            beaten=self.store.expects_beaten,
+        )  # fmt: skip
 
     def close(self) -> None:
         self.store.close()

@@ -141,7 +141,7 @@ class Landing:
             upserted = self._upsert(winners)
             prefilter.learn(len(winners), len(upserted.beaten))
             return self._accept(upserted)
-        kept, beaten, broken = prefilter.split(self._connection, winners)
+        kept, beaten, broken = prefilter.split(self._connection, winners, self._share.questions())
         prefilter.learn(len(winners), len(beaten))
         self._share.mark(beaten, Outcome.SUPERSEDED)
         self._landed.broken += broken

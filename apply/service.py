@@ -143,13 +143,15 @@ class Service:
         streams = by_stream(mappings)
         self._inbox = Inbox()
         self._identities = Identities(settings.postgres, stop)
-        decoder = Decoder(streams, self._identities.number, unmapped=True)
-        self._reader = Reader(settings, decoder, self._inbox, hit=hit)
         copies = Copies(settings.quarantine, settings.observations, f"{settings.prefix}apply")
         self._store = Store(
             settings.postgres, LIVE, settings.worker, mappings, hit=hit,
             copies=copies if settings.quarantine_copies else None,
         )  # fmt: skip
+        decoder = Decoder(
+            streams, self._identities.number, unmapped=True, beaten=self._store.expects_beaten
+        )
+        self._reader = Reader(settings, decoder, self._inbox, hit=hit)
         self._checks = Checks(settings, self._inbox)
         careful = Careful(
             self._store,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from apply.batch import Batch, PageWork, Work
@@ -55,12 +55,11 @@ class Share:
 
     def forms(self) -> dict[int, bytearray]:
         """The form of each row that was formed already, by the identity of the row."""
-        return {
-            id(row): form
-            for _, work in self.works
-            for row, form in zip(work.mapped.rows, work.forms, strict=False)
-            if form is not None
-        }
+        return _by_identity((work.mapped.rows, work.forms) for _, work in self.works)
+
+    def questions(self) -> dict[int, bytearray]:
+        """What the prefilter asks about each row, where it was formed already; as `forms`."""
+        return _by_identity((work.mapped.rows, work.questions) for _, work in self.works)
 
     def families(self) -> dict[Row, Family]:
         """The children of all rows that have any, by the lineage of the row."""
@@ -100,6 +99,17 @@ class Share:
             if 0 <= at < len(work.outcomes) and work.outcomes[at] == PENDING:
                 return work, at
         return None
+
+
+def _by_identity(
+    pages: Iterable[tuple[Sequence[Row], Sequence[bytearray | None]]],
+) -> dict[int, bytearray]:
+    return {
+        id(row): form
+        for rows, forms in pages
+        for row, form in zip(rows, forms, strict=False)
+        if form is not None
+    }
 
 
 def shares(batch: Batch) -> list[Share]:

@@ -100,6 +100,11 @@ class Store:
         """The connection for somebody who only watches it, from any thread; None: there is none."""
         return self._connection
 
+    def expects_beaten(self, version_id: int) -> bool:
+        """Whether most rows of this mapping version will be older than what is stored. From any
+        thread."""
+        return self._targets[version_id].prefilter.expects
+
     @property
     def connected(self) -> bool:
         """Whether there is a connection that is not known to be broken."""
