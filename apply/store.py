@@ -121,7 +121,10 @@ class Store:
                 ledger.prepare(connection)
             else:
                 self._outbox.prepare(connection)
-            return self._keep_claims(connection)
+            lost = self._keep_claims(connection)
+            if not self._replay and self.positions:
+                still_ours(connection, self._mappings)
+            return lost
         except (SinkFault, NotPrepared):
             self.close()
             raise
