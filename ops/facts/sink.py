@@ -53,15 +53,25 @@ FROM gapless.snapshot s JOIN gapless.partition_id p ON p.id = s.partition_id
 LEFT JOIN gapless.mapping_version v ON v.id = s.mapping_version
 WHERE coalesce(v.state, 'live') NOT IN ('shadow', 'kept')
 ORDER BY p.text, v.mapping, s.began DESC"""
-# Each way out by its own index: what was sent is most of the table, and is not looked at.
+# Each way out by its own index: what was sent is most of the table, and is not looked at. Copies of
+# quarantined records are written whether a relay runs or not, and are nothing that waits before one
+# has: then some of the oldest rows are no longer as they were written.
 _OUTBOX = """
-SELECT state, count(*) AS count, min(created_at) AS since,
-  (array_agg(error ORDER BY id) FILTER (WHERE error IS NOT NULL))[1] AS error FROM (
-  SELECT id, state, created_at, error FROM gapless.outbox
+WITH relayed AS (
+  SELECT coalesce(bool_or(state <> 'unsent' OR attempts > 0 OR error IS NOT NULL), false) AS yes
+  FROM (SELECT state, attempts, error FROM gapless.outbox ORDER BY id LIMIT 1000) oldest
+), waiting AS (
+  SELECT id, state, created_at, error, effect FROM gapless.outbox
   WHERE state IN ('unsent', 'dead') AND topic IS NOT NULL
   UNION ALL
-  SELECT id, state, created_at, error FROM gapless.outbox
-  WHERE state IN ('unsent', 'dead') AND topic IS NULL) waiting
+  SELECT id, state, created_at, error, effect FROM gapless.outbox
+  WHERE state IN ('unsent', 'dead') AND topic IS NULL
+), named AS (
+  SELECT id, created_at, error, CASE WHEN effect = 'quarantined' AND state = 'unsent'
+    AND NOT (SELECT yes FROM relayed) THEN 'unrelayed' ELSE state END AS state FROM waiting
+)
+SELECT state, count(*) AS count, min(created_at) AS since,
+  (array_agg(error ORDER BY id) FILTER (WHERE error IS NOT NULL))[1] AS error FROM named
 GROUP BY state"""
 
 
@@ -69,6 +79,7 @@ GROUP BY state"""
 class SinkFacts:
     """What Postgres says at one instant; rows as mappings with the names of the queries above.
 
+    `outbox`: by state; `unrelayed` are copies of quarantined records where no relay has run yet.
     `outcomes`: partition id → six counts since the time asked for; empty if it was not asked.
     """
 
