@@ -97,6 +97,10 @@ def _diff(diff: Diff, *, done: bool) -> list[str]:
             f"  {change:<14}{diff.changed:,} rows" + (f"   {columns}" if columns else ""),
             f"  {stay:<14}{diff.unchanged:,} rows",
         ]
+    if diff.not_compared:
+        lines.append(
+            f"  not compared: {diff.not_compared:,} rows that live has written since this began"
+        )
     would = "" if done else "would be "
     lines += [
         f"  {f'in {table}':<13} {would}added {one.added:,}  changed {one.changed:,}  gone {one.removed:,}"

@@ -75,6 +75,44 @@ def test_a_dry_run_counts_and_changes_nothing(scene: Scene) -> None:
     assert scene.value("SELECT count(*) FROM gapless.position WHERE pipeline <> 'live'") == 0
 
 
+def test_a_dry_run_counts_what_live_has_written_since_it_began(scene: Scene) -> None:
+    fill(scene, 2)
+    scene.put(page([account("south")], owner="crm/accounts/south", number=30))
+    with scene.applying():
+        scene.settle()
+        definitions = scene.write(2, **STRICTER)
+
+        def live_goes_on(scope: str) -> Callable[[str], None]:
+            """The first read of a scope finds these two rows written and one gone since."""
+            left = [scope]
+
+            def hit(name: str) -> None:
+                if name == "apply.after_poll" and left:
+                    revision = {"everything": 9, "tenant": 10}[left.pop()]
+                    changed = account("0-1", revision, balance="1")
+                    gone = account("0-2", revision, deleted=True)
+                    scene.put(page([changed, gone, account("new", revision)], number=40 + revision))
+                    south = account("south", revision)
+                    scene.put(page([south], owner="crm/accounts/south", number=40 + revision))
+                    scene.settle()
+
+            return hit
+
+        everything = run_dry(
+            scene.settings, definitions, "accounts", hit=live_goes_on("everything")
+        )
+        north = run_dry(
+            scene.settings, definitions, "accounts", scope=Scope(tenant="north"),
+            hit=live_goes_on("tenant"),
+        )  # fmt: skip
+    assert everything.diff is not None and north.diff is not None
+    assert (everything.diff.not_compared, north.diff.not_compared) == (4, 3)
+    # a-new and the two others are written again behind the end of the second look
+    assert (everything.diff.added, everything.diff.unchanged) == (2, 8)
+    assert (north.diff.added, north.diff.unchanged) == (2, 8)
+    assert everything.diff.removed == north.diff.removed == {}
+
+
 def test_a_replay_that_died_goes_on(make_scene: Callable[..., Scene]) -> None:
     scene = make_scene(partitions=1, batch_records=6)
     fill(scene)

@@ -159,3 +159,11 @@ def test_a_report_says_what_would_change_and_what_comes_next() -> None:
         "Next: gapless replay orders --shadow",
     ]
     assert as_json(report)["diff"]["removed"] == {"ignored": 2, "without_observation": 1}
+
+
+def test_it_tells_how_many_rows_were_not_compared() -> None:
+    report = ReplayReport("orders", 2, dry_run=True, diff=Diff(unchanged=3, not_compared=1_200))
+    assert "  not compared: 1,200 rows that live has written since this began" in as_text(report)
+    assert as_json(report)["diff"]["not_compared"] == 1_200
+    report.diff = Diff(unchanged=3)
+    assert "not compared" not in as_text(report)
