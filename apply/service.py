@@ -212,8 +212,8 @@ class Service:
         if silent_s < _SILENT_S or not awaits(self._store.open_connection):
             self._link.answered()
             if self._silent and self._writer.waits_for is None:
-                metrics.paused(None)
-                self._mirror(self._next_offsets(), None)
+                metrics.paused(self._writer.lacks)
+                self._mirror(self._next_offsets(), self._writer.lacks)
             self._silent = False
         elif not self._silent:
             self._silent = True
