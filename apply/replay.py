@@ -48,6 +48,7 @@ from schemas.settings import Settings
 
 _SQL = load("replay")
 LAG_MAX_S = 10.0
+_TENANTS_SHOWN = 20
 _UNREGISTERED = 2**31 - 1
 
 
@@ -221,6 +222,7 @@ def _whole(
     live = {row[0]: row for row in connection.execute(_SQL["live"])}
     wanted = set(live)
     if (only := scope.partition_id(spec.source, spec.stream)) is not None:
+        _refuse_unknown(connection, spec, only)
         wanted = {route(only, settings.partitions)}
     if scope.start is not None:
         wanted &= {scope.start[0]}
@@ -244,6 +246,20 @@ def _whole(
                     )
             stretches.append(stretch(connection, partition, generation, start, at))
     return stretches
+
+
+def _refuse_unknown(connection: Connection, spec: MappingSpec, partition_id: str) -> None:
+    """A tenant that nothing was ever applied of is misspelt, more likely than not."""
+    asked = {"source": spec.source, "stream": spec.stream}
+    tenants: dict[str, str | None] = dict(connection.execute(_SQL["tenants"], asked).fetchall())
+    if partition_id in tenants:
+        return
+    some = sorted(one for one in tenants.values() if one)
+    known = ", ".join(some[:_TENANTS_SHOWN]) + (" …" if len(some) > _TENANTS_SHOWN else "")
+    raise ReplayRefused(
+        f"nothing of {partition_id} was applied yet; {spec.source}/{spec.stream} has the tenants: "
+        f"{known or 'none'}"
+    )
 
 
 def replace_exceptions(passes: ReplayPass, compiled: CompiledMapping, report: ReplayReport) -> None:

@@ -60,7 +60,8 @@ class Diff:
     record says so), `ignored`, `quarantined`, `erased`, `superseded`, `other_key` (the record now has
     another one), `without_observation` (the log no longer has what the row is from).
 
-    `children`: by child table. `newly_quarantined`: records by reason that do not fail now; `healed`: by the reason why they
+    `children`: by child table. `newly_quarantined`: records by reason that are no open exceptions now (of a dismissed one
+    another version asks again); `healed`: by the reason why they
     fail now, of records that would become a row. `incomparable`: why rows cannot be compared.
     `not_compared`: rows that live has written since the look began, living or deleted.
     """

@@ -108,7 +108,7 @@ def _diff(diff: Diff, *, done: bool) -> list[str]:
     ]
     lines += _removed(diff, "gone" if done else "would miss")
     fail, heal = ("newly failing", "healed") if done else ("would fail", "would heal")
-    lines.append(f"  {fail:<14}{_by_reason(diff.newly_quarantined)} that do not fail now")
+    lines.append(f"  {fail:<14}{_by_reason(diff.newly_quarantined)} that are not in quarantine now")
     lines.append(f"  {heal:<14}{_by_reason(diff.healed)}")
     changed = [one for one in diff.samples if one.what == "changed"]
     if changed:

@@ -78,6 +78,9 @@ WHERE e.state IN ('retryable', 'quarantined', 'repeated') AND e.partition = %(pa
   AND e.generation = %(generation)s AND e."offset" = ANY(%(offsets)s)
 GROUP BY e."offset", e.index
 
+-- name: tenants
+SELECT text, tenant FROM gapless.partition_id WHERE source = %(source)s AND stream = %(stream)s
+
 -- name: numbers
 SELECT text, id FROM gapless.partition_id
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
+from psycopg.types.string import TextLoader
 
 from apply.functions.outside import Surroundings
 from ops.audit.sink import generation_stretches
@@ -60,6 +62,7 @@ def explain(
     many = log.partition_counts(admin, [settings.observations])[settings.observations]
     number = route(owner, many)
     with psycopg.connect(settings.postgres, row_factory=dict_row, connect_timeout=5) as db:
+        db.adapters.register_loader("jsonb", TextLoader)  # its numbers stay exact
         db.execute("SET TimeZone TO 'UTC'")
         db.commit()
         db.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -166,17 +169,24 @@ def _is(row: Row, seen: Sighting) -> bool:
     return bool(there == (seen.generation, seen.origin, seen.index))
 
 
-def _shown(spec: MappingSpec, row: Row, raw: bool) -> dict[str, str]:
+def _shown(spec: MappingSpec, row: Row, raw: bool) -> dict[str, str | None]:
     """Columns that may be shown; the key was given by whoever asks."""
-    found: dict[str, str] = {}
+    found: dict[str, str | None] = {}
     for name, value in row.items():
         column = spec.columns.get(name)
         free = column is None or column.personal is Personal.NO or name in spec.key
         if column is None and name not in _SYSTEM:
             continue
         if value is not None or column is not None:
-            found[name] = str(value) if free or raw else "(not shown: personal, see --raw)"
+            found[name] = _text(value) if free or raw else "(not shown: personal, see --raw)"
     return found
+
+
+def _text(value: object) -> str | None:
+    """As people read it; lists as JSON, as which a column of JSON comes."""
+    if isinstance(value, list):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return None if value is None else str(value)
 
 
 def _notes(row: Row | None, sightings: list[Sighting]) -> list[str]:

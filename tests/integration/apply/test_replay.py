@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import psycopg.conninfo
@@ -16,6 +16,7 @@ from apply.replay import run_dry, run_replay
 from apply.replay_report import HIDDEN, Progress, ReplayRefused
 from apply.scope import Scope
 from apply.service import REFUSED, Service
+from ops.facts.sink import read_sink
 from tests.integration.apply.scene import Scene, account, begin, complete, page
 
 STRICTER = {"values: [active, closed]": "values: [active, closed, odd]"}
@@ -34,9 +35,15 @@ def fill(scene: Scene, pages: int = 10) -> None:
         scene.settle()
 
 
+def outcomes(scene: Scene) -> dict[str, list[int]]:
+    """What `gapless status` says of the last day."""
+    return read_sink(scene.settings.postgres, timedelta(days=1)).outcomes
+
+
 def test_a_replay_heals_what_the_new_version_can_read(scene: Scene) -> None:
     fill(scene)
     assert scene.balance() == {"applied": 50, "quarantined": 10}
+    assert outcomes(scene) == {"crm/accounts/north": [50, 0, 0, 10, 0, 0]}
     events = scene.value("SELECT count(*) FROM gapless.outbox")
     definitions = scene.define(2, **STRICTER)
     seen: list[Progress] = []
@@ -52,6 +59,11 @@ def test_a_replay_heals_what_the_new_version_can_read(scene: Scene) -> None:
     ]
     assert scene.rows("SELECT DISTINCT state FROM gapless.coverage") == [("complete",)]
     scene.balance()
+    # each record once, by the version that speaks for it now; what is older is no newer for that
+    assert outcomes(scene) == {"crm/accounts/north": [60, 0, 0, 0, 0, 0]}
+    older = "UPDATE gapless.page_ledger SET applied_at = now() - interval '2 days' WHERE mapping_version = 1"
+    scene.db.execute(older)
+    assert outcomes(scene) == {}
 
 
 def test_a_dry_run_counts_and_changes_nothing(scene: Scene) -> None:
@@ -197,6 +209,11 @@ def test_a_part_of_the_log_leaves_all_else_alone(scene: Scene) -> None:
         assert (dry.pages, report.pages) == (pages, pages)
     assert scene.rows(made) == [("a-1",), ("a-2",)]
     assert scene.rows("SELECT id FROM accounts WHERE _mapping_version = 1") == [("a-south",)]
+    for run in (run_dry, run_replay):
+        with pytest.raises(
+            ReplayRefused, match=r"crm/accounts/nroth was .* tenants: north, south$"
+        ):
+            run(scene.settings, definitions, "accounts", scope=Scope(tenant="nroth"))
     with pytest.raises(ReplayRefused, match="has offsets 0 to"):
         run_replay(scene.settings, definitions, "accounts", scope=Scope(start=(where, 99)))
 

@@ -46,6 +46,21 @@ def test_explain_finds_superseded_records_too(deployment: Deployment) -> None:
     assert "mail.example" in shown["row"]["email"]
 
 
+def test_explain_shows_values_as_they_are(deployment: Deployment) -> None:
+    """NULL, lists and JSON with exact numbers, for people and for programs."""
+    file = deployment.settings.definitions / "mappings/orders.yaml"
+    more = "columns:\n  tags: {type: 'text[]', personal: false}\n  extra: {type: jsonb, personal: false}"
+    file.write_text(file.read_text().replace("columns:", more, 1))
+    with deployment.database() as db:
+        db.execute("ALTER TABLE orders ADD tags text[], ADD extra jsonb")
+        db.execute("""UPDATE orders SET status = NULL, tags = '{a,"b c"}', extra = '{"n": 1.10}'""")
+    row = read(deployment.environment, "explain", "orders", "o-1")["row"]
+    assert (row["status"], row["tags"], row["extra"]) == (None, '["a", "b c"]', '{"n": 1.10}')
+    text = run(deployment.environment, "explain", "orders", "o-1").stdout
+    assert "  status             NULL\n" in text
+    assert '  extra              {"n": 1.10}\n' in text
+
+
 def test_explain_finds_refused_records_too(deployment: Deployment) -> None:
     found = read(deployment.environment, "explain", "orders", "o-3")
     (seen,) = found["observations"]
