@@ -17,6 +17,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from apply.batch import Batch, MarkWork, PageWork, Part
 from apply.decode import Decoder
+from apply.faults import NO_FUNCTION
+from apply.functions.process import FunctionUnavailable
 from apply.inbox import Inbox, ReaderFailed, ReadFault, Stopped, Stuck, Suspects
 from apply.listings import Listings
 from schemas.codec import UnknownSchema
@@ -132,6 +134,9 @@ class Reader:
                     self._turn()
                 except Stopped:
                     return
+                except FunctionUnavailable as error:
+                    self._begin_again()
+                    self._inbox.put_event(ReaderFailed(str(error), lacks=NO_FUNCTION))
                 except Exception as error:
                     _log.exception("reading failed")
                     self._begin_again()

@@ -17,7 +17,7 @@ from apply.mapping.types import CompiledMapping, Mapped, Row
 from apply.outcomes import PENDING, Outcome
 from apply.queries import load
 from apply.replay_children import compare_children
-from apply.replay_diff import by_hash, compare, missing, needs_shadow, sides
+from apply.replay_diff import by_hash, compare, missing, needs_shadow, sides, written_since
 from apply.replay_report import Diff, ReplayReport
 from apply.rows import Target
 from apply.scope import Scope
@@ -138,7 +138,12 @@ class DryRun:
         self._failing.update(reason for at, reason in failing.items() if at not in known)
 
     def compare(self, scope: Scope) -> Diff:
-        """Hold the folded rows against the live table."""
+        """Hold the folded rows against the live table, as it stands at one instant."""
+        with self._connection.transaction():
+            self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            return self._compare(scope)
+
+    def _compare(self, scope: Scope) -> Diff:
         connection, diff = self._connection, Diff()
         connection.execute(_SQL["index_pages"])
         spec = self._compiled.spec
@@ -155,8 +160,9 @@ class DryRun:
         else:
             compare(connection, of, diff)
             compare_children(connection, of, self._live, diff)
+            only = scope.partition_id(self._live.source, self._live.stream)
+            written_since(connection, of, diff, only)
             if scope.since is None and scope.start is None:
-                only = scope.partition_id(self._live.source, self._live.stream)
                 missing(connection, of, diff, pages=_PAGES, only=only)
         diff.newly_quarantined = dict(self._failing.most_common())
         diff.healed = dict(self._healed.most_common())

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 
 import psycopg
 
+from apply.functions.process import FunctionUnavailable
 from apply.outcomes import Outcome, Reason, Refusal
 
 _RECORD: dict[str, Reason] = {
@@ -27,6 +28,8 @@ have given it up already, in a record of another partition that is applied later
 _DATA_EXCEPTION = "22"  # class: a value that the type does not take
 
 _TIMEOUTS = ("57014", "55P03")
+NO_FUNCTION = "mapping_function"
+"""A function of a mapping was there at the start and cannot be started any more."""
 TIMED_OUT = ("timed_out", "lock_timeout")
 """Reasons of sink faults that one record alone may be to blame for."""
 _PAUSES: dict[str, str] = {
@@ -129,6 +132,8 @@ def sink_fault(error: BaseException) -> SinkFault:
     """Any other error as the sink's trouble, with a reason that an operator understands."""
     if isinstance(error, SinkFault):
         return error
+    if isinstance(error, FunctionUnavailable):
+        return SinkFault(NO_FUNCTION, str(error))  # no record is to blame for it either
     if isinstance(error, psycopg.Error):
         text = str(error).strip().splitlines()
         detail = text[0] if text else type(error).__name__

@@ -88,9 +88,11 @@ class Suspects:
 
 @dataclass(frozen=True, slots=True)
 class ReaderFailed:
-    """The reading thread dropped all it had and waits for new openings."""
+    """The reading thread dropped all it had and waits for new openings. `lacks`: what it cannot go on
+    without, as a reason to pause; None: nothing is known to be missing."""
 
     detail: str
+    lacks: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,9 @@ STEPPED_DOWN = Counter(
     "gapless_apply_stepped_down_total", "Times a partition was found claimed by another worker"
 )
 SINK_FAULTS = Counter("gapless_apply_sink_faults_total", "Faults of the sink", ["reason"])
-PAUSED = Gauge("gapless_apply_paused", "1 while the stage waits for its sink", ["reason"])
+PAUSED = Gauge(
+    "gapless_apply_paused", "1 while the stage waits for its sink, or a function", ["reason"]
+)
 OWNED = Gauge("gapless_apply_owned_partitions", "Log partitions that this worker applies")
 HALTED = Gauge("gapless_apply_halted", "1 while a partition waits for an operator", ["partition"])
 QUARANTINED = Gauge("gapless_apply_exceptions", "Open exceptions of owned partitions", ["state"])
@@ -67,7 +69,7 @@ def committed(batch: Batch, report: Report) -> None:
 
 
 def paused(reason: str | None) -> None:
-    """The stage waits for the sink; None: it no longer does."""
+    """The stage waits, mostly for the sink; None: it no longer does."""
     PAUSED.clear()
     if reason is not None:
         PAUSED.labels(reason).set(1)

@@ -95,7 +95,8 @@ class Ownership:
                 if self.reads(event.partition, event.session):
                     self._careful.give(event)
             case ReaderFailed():
-                _log.error("reading begins again", detail=event.detail)
+                if event.lacks is None:  # else the writer says it, once
+                    _log.error("reading begins again", detail=event.detail)
                 metrics.READ_FAILURES.inc()
                 for partition in list(self._sessions):
                     self.reopen(partition)

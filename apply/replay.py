@@ -1,7 +1,8 @@
 """Re-consumes the log for one mapping, beside live apply: in place, or only to tell what would change.
 
 In place: the same guard, with the new version last in its order. Has position rows of its own, so
-it resumes after any crash; fires no event, moves no mark. Ends where live stood when it began.
+it resumes after any crash; fires no event, moves no mark. Ends where live stood when it began, or
+further on if an older version has applied pages behind that.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from apply.pace import Throttle
 from apply.pacing import Pacing, Tell
 from apply.pass_over import Stretch, reading
 from apply.queries import load
+from apply.replay_behind import EVERYTHING, Behind, joined, pipeline_of
 from apply.replay_diff import by_hash, left_behind, read_up_to
 from apply.replay_pass import ReplayPass, stretch
 from apply.replay_report import Diff, ReplayRefused, ReplayReport
@@ -46,13 +48,8 @@ from schemas.settings import Settings
 
 _SQL = load("replay")
 LAG_MAX_S = 10.0
+_TENANTS_SHOWN = 20
 _UNREGISTERED = 2**31 - 1
-EVERYTHING = Scope()
-
-
-def pipeline_of(mapping: str, version: int, scope: Scope = EVERYTHING) -> str:
-    """The name under which a replay in place keeps its positions."""
-    return f"replay:{mapping}:{version}{scope.suffix()}"
 
 
 def run_replay(
@@ -89,6 +86,10 @@ def run_replay(
             try:
                 passes.claim(one.partition for one in stretches)
                 passes.go(stretches, "replay")
+                behind = Behind(settings, passes, compiled, scope)
+                while further := behind.what_is_left(stretches):
+                    passes.go(further, "replay")
+                    stretches = joined(stretches, further)
                 replace_exceptions(passes, compiled, report)
                 passes.store.release(list(passes.store.positions))
             finally:
@@ -195,7 +196,7 @@ def _planned(
         )
     name = pipeline_of(spec.name, spec.version, scope)
     own = {row[0]: row for row in connection.execute(_SQL["own"], {"pipeline": name})}
-    report.resumed = any(row[2] < row[3] for row in own.values())
+    report.resumed = any(row[2] < row[3] or row[4] for row in own.values())
     stretches = []
     for one in _whole(settings, connection, spec, scope):
         row = own.get(one.partition)
@@ -221,6 +222,7 @@ def _whole(
     live = {row[0]: row for row in connection.execute(_SQL["live"])}
     wanted = set(live)
     if (only := scope.partition_id(spec.source, spec.stream)) is not None:
+        _refuse_unknown(connection, spec, only)
         wanted = {route(only, settings.partitions)}
     if scope.start is not None:
         wanted &= {scope.start[0]}
@@ -244,6 +246,20 @@ def _whole(
                     )
             stretches.append(stretch(connection, partition, generation, start, at))
     return stretches
+
+
+def _refuse_unknown(connection: Connection, spec: MappingSpec, partition_id: str) -> None:
+    """A tenant that nothing was ever applied of is misspelt, more likely than not."""
+    asked = {"source": spec.source, "stream": spec.stream}
+    tenants: dict[str, str | None] = dict(connection.execute(_SQL["tenants"], asked).fetchall())
+    if partition_id in tenants:
+        return
+    some = sorted(one for one in tenants.values() if one)
+    known = ", ".join(some[:_TENANTS_SHOWN]) + (" …" if len(some) > _TENANTS_SHOWN else "")
+    raise ReplayRefused(
+        f"nothing of {partition_id} was applied yet; {spec.source}/{spec.stream} has the tenants: "
+        f"{known or 'none'}"
+    )
 
 
 def replace_exceptions(passes: ReplayPass, compiled: CompiledMapping, report: ReplayReport) -> None:

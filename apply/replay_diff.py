@@ -193,6 +193,22 @@ def place(partition: int | None, offset: int, index: int) -> str:
     return f"{'?' if partition is None else partition}:{offset} index {index}"
 
 
+def written_since(connection: Connection, of: Sides, diff: Diff, only: str | None = None) -> None:
+    """Rows of live that were written behind the ends of what was read, and so are not compared.
+
+    `only`: one partition id's rows.
+    """
+    row = connection.execute(
+        (
+            f"SELECT count(*) FROM {of.live} t {READ}"
+            ' JOIN gapless.partition_id i ON i.id = t."_partition_id"'
+            ' WHERE t."_offset" >= e.end_at AND (%(only)s::text IS NULL OR i.text = %(only)s)'
+        ).encode(),
+        {"only": only},
+    ).fetchone()
+    diff.not_compared = row[0] if row else 0
+
+
 def missing(
     connection: Connection, of: Sides, diff: Diff, *, pages: str | None, only: str | None = None
 ) -> None:

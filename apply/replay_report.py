@@ -60,8 +60,10 @@ class Diff:
     record says so), `ignored`, `quarantined`, `erased`, `superseded`, `other_key` (the record now has
     another one), `without_observation` (the log no longer has what the row is from).
 
-    `children`: by child table. `newly_quarantined`: records by reason that do not fail now; `healed`: by the reason why they
+    `children`: by child table. `newly_quarantined`: records by reason that are no open exceptions now (of a dismissed one
+    another version asks again); `healed`: by the reason why they
     fail now, of records that would become a row. `incomparable`: why rows cannot be compared.
+    `not_compared`: rows that live has written since the look began, living or deleted.
     """
 
     added: int = 0
@@ -74,6 +76,7 @@ class Diff:
     healed: dict[str, int] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     incomparable: str | None = None
+    not_compared: int = 0
 
 
 @dataclass(slots=True)

@@ -87,7 +87,7 @@ def serve(
             code = service.run()
             if not service.swapped:
                 return code
-            # a replay gave a table to another version: its definition may stand in the files by now
+            # a replay was for another version: its definition may stand in the files by now
             definitions = load_folder(definitions.folder).check()
             _log.info("going on with the definitions as they are now")
         except (NotPrepared, DefinitionError) as error:
@@ -138,7 +138,7 @@ class Service:
         self._link = Link(settings.postgres)
         self._ask_at = 0.0
         self.swapped = False
-        """Whether it ended since a replay has given a table to another version."""
+        """Whether it ended since a replay was for another version: its table, or all behind its end."""
         self._routes: dict[str, int] = {}
         streams = by_stream(mappings)
         self._inbox = Inbox()
@@ -199,7 +199,7 @@ class Service:
         self._horizons.stop()
         metrics.LAGS.watch(None)
         if self.swapped:
-            _log.warning("a table was swapped for another version's", why=str(self._writer.failed))
+            _log.warning("another version has taken over", why=str(self._writer.failed))
             return REFUSED
         if self._writer.failed is not None:
             return INTERNAL
@@ -214,8 +214,8 @@ class Service:
         if silent_s < _SILENT_S or not awaits(self._store.open_connection):
             self._link.answered()
             if self._silent and self._writer.waits_for is None:
-                metrics.paused(None)
-                self._mirror(self._next_offsets(), None)
+                metrics.paused(self._writer.lacks)
+                self._mirror(self._next_offsets(), self._writer.lacks)
             self._silent = False
         elif not self._silent:
             self._silent = True

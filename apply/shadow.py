@@ -28,7 +28,15 @@ from apply.pass_over import Stretch
 from apply.queries import load
 from apply.replay import LAG_MAX_S, replace_exceptions, spec_of
 from apply.replay_children import compare_children
-from apply.replay_diff import WITHOUT_OBSERVATION, by_hash, compare, missing, read_up_to, sides
+from apply.replay_diff import (
+    WITHOUT_OBSERVATION,
+    by_hash,
+    compare,
+    missing,
+    read_up_to,
+    sides,
+    written_since,
+)
 from apply.replay_pass import ReplayPass, stretch
 from apply.replay_report import Diff, ReplayRefused, ReplayReport
 from apply.shadow_tables import (
@@ -261,6 +269,7 @@ class _Shadow:
             compare(connection, of, diff)
             compare_children(connection, of, self._spec, diff)
             missing(connection, of, diff, pages=None)
+            written_since(connection, of, diff)
         asked = {"new": compiled.version_id, "old": live}
         diff.newly_quarantined = dict(
             connection.execute(_SQL["newly_quarantined"], asked).fetchall()

@@ -82,8 +82,7 @@ class Store:
         self._targets = {c.version_id: Target(c) for c in mappings}
         self._connection: Connection | None = None
         self._snapshots = Snapshots(self._mappings)
-        self._marks = Marks(self._snapshots)
-        self._outbox = Outbox()
+        self._marks, self._outbox = Marks(self._snapshots), Outbox()
         self._quarantine = Quarantine(self._mappings, copies, replay=replay)
         self.copies = copies
         self.positions: dict[int, Position] = {}
@@ -143,6 +142,8 @@ class Store:
                 del self.positions[held.partition]
             else:
                 self.positions[held.partition] = kept
+        if self.positions and not self._replay:
+            still_ours(connection, self._mappings)  # again: a replay may have begun meanwhile
         return frozenset(lost)
 
     def close(self) -> None:
@@ -152,8 +153,7 @@ class Store:
             self._connection = None
 
     def claim(self, partition: int) -> Position:
-        """Take a partition over. Raises SinkFault; NotPrepared if a table was swapped for another
-        version's, which this process must not write."""
+        """Take a partition over. Raises SinkFault, or NotPrepared: another version has taken over."""
         versions = [c.version_id for c in self._mappings]
         try:
             found = claim(self.connection, self._pipeline, partition, self._owner, versions)

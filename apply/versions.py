@@ -82,9 +82,11 @@ def _match(
 
 
 def still_ours(connection: Connection, compiled: Sequence[CompiledMapping]) -> None:
-    """Raises NotPrepared if a swap has given the table of one of these to another version.
+    """Raises NotPrepared if one of these must write no more: a swap has given its table to another
+    version, or a replay has begun for a newer one, which would not see what comes behind its end.
 
-    To ask after a claim: a swap takes all claims away, so whoever claimed before it cannot write.
+    To ask after a claim: a swap takes all claims away, so whoever claimed before it cannot write; and
+    a replay looks at its end for whoever claimed before it began.
     """
     asked = {"ids": [one.version_id for one in compiled]}
     found = connection.execute(_SQL["aside"], asked).fetchall()
@@ -94,6 +96,15 @@ def still_ours(connection: Connection, compiled: Sequence[CompiledMapping]) -> N
                 f"the table of mapping {name} now belongs to version {other}, not {version}: start "
                 "with its definitions"
                 for name, version, other in found
+            )
+        )
+    overtaken = connection.execute(_SQL["overtaken"], asked).fetchall()
+    if overtaken:
+        raise NotPrepared(
+            "\n".join(
+                f"mapping {name} was replayed as version {newer}, and this is version {version}: "
+                "start with the newer definitions"
+                for name, version, newer in overtaken
             )
         )
 

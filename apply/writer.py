@@ -17,8 +17,8 @@ import structlog
 from apply import metrics
 from apply.batch import Batch
 from apply.careful import Careful
-from apply.faults import TIMED_OUT, NotPrepared, SinkFault, sink_fault
-from apply.inbox import Event, Inbox
+from apply.faults import NO_FUNCTION, TIMED_OUT, NotPrepared, SinkFault, sink_fault
+from apply.inbox import Event, Inbox, ReaderFailed
 from apply.ownership import Ownership
 from apply.report import Lost
 from apply.store import Store
@@ -32,8 +32,9 @@ _INTERNAL_MAX = 5
 """The same unexpected fault so often in a row is no fault of the sink: the process ends."""
 _TIMEOUTS_MAX = 3
 """So often in a row the same batch times out before one record is looked for that does it."""
+_WAITS = {NO_FUNCTION: "waiting for a function of a mapping"}
 Mirror = Callable[[dict[int, int], str | None], None]
-"""Takes next offsets that are durable, and why the sink takes nothing more; None: it does."""
+"""Takes next offsets that are durable, and why nothing more is applied; None: it is."""
 Chores = Callable[[Store, datetime], None]
 
 
@@ -62,6 +63,7 @@ class Writer:
         self._internal = 0
         self._timeouts = 0
         self._reason: str | None = None
+        self._lacks: str | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="apply-write", daemon=True)
         self.failed: BaseException | None = None
@@ -81,6 +83,11 @@ class Writer:
     def waits_for(self) -> str | None:
         """The reason of the sink's trouble that this waits out; None: there is none."""
         return self._reason
+
+    @property
+    def lacks(self) -> str | None:
+        """Why nothing is read, though the sink is well; None: it is, or there is nothing."""
+        return self._lacks
 
     @property
     def alive(self) -> bool:
@@ -129,6 +136,8 @@ class Writer:
             self._ownership.due(now)
             self._chores(self._store, datetime.now(UTC))
             self._healthy()
+            if not self._store.positions:
+                self._read_on()
 
     def _suspected(self) -> Batch | None:
         """What is applied carefully, between other batches."""
@@ -146,6 +155,8 @@ class Writer:
     def _event(self, event: Event) -> None:
         try:
             self._ownership.heard(event)
+            if isinstance(event, ReaderFailed) and event.lacks is not None:
+                self._not_read(event.lacks, event.detail)
         except Exception:
             self._inbox.put_event(event)  # the sink failed; what was said stays true
             raise
@@ -167,6 +178,7 @@ class Writer:
             ends |= {part.partition: part.end for part in report.batch.parts}
         self._batch = None
         self._healthy()
+        self._read_on()
         self._mirror({at: end for at, end in ends.items() if self._reached(at, end)}, None)
         self._hit("apply.after_kafka_offset")
 
@@ -206,8 +218,25 @@ class Writer:
         if self._reason is not None:
             _log.info("going on", after=self._reason)
             self._reason = None
-            metrics.paused(None)
-            self._mirror(self._next_offsets(), None)
+            metrics.paused(self._lacks)
+            self._mirror(self._next_offsets(), self._lacks)
+
+    def _not_read(self, lacks: str, detail: str) -> None:
+        """The reader cannot go on without something; said once, until a batch comes again."""
+        if lacks == self._lacks:
+            return
+        _log.error("waiting, nothing can be read", reason=lacks, detail=detail)
+        self._lacks = lacks
+        metrics.paused(lacks)
+        self._mirror(self._next_offsets(), lacks)
+
+    def _read_on(self) -> None:
+        if self._lacks is None:
+            return
+        _log.info("reading again", after=self._lacks)
+        self._lacks = None
+        metrics.paused(self._reason)
+        self._mirror(self._next_offsets(), self._reason)
 
     def _recover(self, error: Exception | None) -> None:
         """Wait and connect until the sink answers; what we hold is read again."""
@@ -230,7 +259,7 @@ class Writer:
             raise RuntimeError(f"the same again and again: {fault}") from fault
         if fault.reason != self._reason:
             _log.warning(
-                "waiting for Postgres", reason=fault.reason, detail=fault.detail, exc_info=fault
+                _WAITS.get(fault.reason, "waiting for Postgres"), reason=fault.reason, detail=fault.detail, exc_info=fault
                 if fault.reason == "internal" else None,
             )  # fmt: skip
             self._reason = fault.reason

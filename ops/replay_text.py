@@ -97,6 +97,10 @@ def _diff(diff: Diff, *, done: bool) -> list[str]:
             f"  {change:<14}{diff.changed:,} rows" + (f"   {columns}" if columns else ""),
             f"  {stay:<14}{diff.unchanged:,} rows",
         ]
+    if diff.not_compared:
+        lines.append(
+            f"  not compared: {diff.not_compared:,} rows that live has written since this began"
+        )
     would = "" if done else "would be "
     lines += [
         f"  {f'in {table}':<13} {would}added {one.added:,}  changed {one.changed:,}  gone {one.removed:,}"
@@ -104,7 +108,7 @@ def _diff(diff: Diff, *, done: bool) -> list[str]:
     ]
     lines += _removed(diff, "gone" if done else "would miss")
     fail, heal = ("newly failing", "healed") if done else ("would fail", "would heal")
-    lines.append(f"  {fail:<14}{_by_reason(diff.newly_quarantined)} that do not fail now")
+    lines.append(f"  {fail:<14}{_by_reason(diff.newly_quarantined)} that are not in quarantine now")
     lines.append(f"  {heal:<14}{_by_reason(diff.healed)}")
     changed = [one for one in diff.samples if one.what == "changed"]
     if changed:

@@ -70,6 +70,9 @@ class Settings(BaseSettings):
     quarantine_copies: bool = Field(
         True, description="quarantined records are copied to a topic, once gapless relay runs"
     )
+    outbox_keep_s: float = Field(
+        7 * 86_400, ge=0, description="how long a sent event stays in the outbox; 0: for ever"
+    )
     metrics_port: int = Field(
         0, ge=0, le=65_535, description="of Prometheus metrics; 0 turns them off"
     )

@@ -1,7 +1,7 @@
 """The process of one mapping function: finds it, calls it record by record, answers at once.
 
-Started as a file. Its own standard streams are taken away from the function, and it ends when the
-worker does. It knows no secret, and no answer names more of a record than a type and a line.
+Started as a file, on a leash. Its own standard streams are taken away from the function, and it ends
+when the worker does. It knows no secret, and no answer names more of a record than a type and a line.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _begun(begin: Begin) -> Callable[..., Any] | str:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != begin.parent:
-        os._exit(0)  # the worker was gone before this could be said
+        os._exit(0)  # the leash was gone before this could be said
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold records
     resource.setrlimit(resource.RLIMIT_DATA, (begin.memory_bytes, begin.memory_bytes))
     sys.path += [place for place in begin.places if place not in sys.path]

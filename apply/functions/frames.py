@@ -16,7 +16,8 @@ FRAME_MAX = 64 * 1024 * 1024
 
 
 class Begin(msgspec.Struct, tag=True, array_like=True):
-    """The first message: which function, where modules are looked for, how much it may hold."""
+    """The first message: which function, where modules are looked for, how much it may hold.
+    `parent`: the process id of its leash."""
 
     module: str
     name: str

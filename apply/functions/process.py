@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
-from apply.functions import child
+from apply.functions import child, leash
 from apply.functions.frames import Answer, BadFrame, Begin, Call, Message, Ready, Unpacker, packed
 from schemas.definitions.mapping import FunctionSpec
 
 _START_S = 30.0
 _CHUNK = 1 << 20
+_END_S = leash.REST_S + 3.0
 # What programs need; nothing else of the worker's, which holds secrets.
 _INHERITED = frozenset(("PATH", "HOME", "TMPDIR", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH"))
 
@@ -55,18 +56,27 @@ class Process:
         """`shown`: what it prints goes to our standard error. Raises FunctionUnavailable."""
         self._spec, self._unpacker, self._calls = spec, Unpacker(), 0
         kept = {n: v for n, v in os.environ.items() if n in _INHERITED or n.startswith("LC_")}
+        held, own = os.pipe()
+        self._leash: int | None = own
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-u", "-P", child.__file__],
+                [
+                    sys.executable, "-I", "-S", leash.__file__, str(held),
+                    sys.executable, "-u", "-P", child.__file__,
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=None if shown else subprocess.DEVNULL,
                 env=kept,
                 start_new_session=True,
+                pass_fds=(held,),
                 bufsize=0,
-            )
+            )  # fmt: skip
         except OSError as error:
+            self._let_go()
             raise FunctionUnavailable(f"{spec.path}: {error.strerror}") from error
+        finally:
+            os.close(held)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
@@ -76,7 +86,7 @@ class Process:
 
     def _begin(self, folder: Path) -> None:
         spec, places = self._spec, [*filter(None, sys.path), str(folder.resolve())]
-        begin = Begin(spec.module, spec.name, places, spec.memory_bytes, os.getpid())
+        begin = Begin(spec.module, spec.name, places, spec.memory_bytes, self._process.pid)
         found = self._talk(packed(begin), 1, _START_S)[0]
         ready = found[0] if found else None
         if isinstance(ready, Ready) and ready.fault is None:
@@ -148,7 +158,7 @@ class Process:
 
     def _killed(self) -> Ended:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(1.0)
+            self._process.wait(_END_S)  # what it started is ended first
         code = self._process.returncode
         self.end()
         if code is None:
@@ -162,9 +172,18 @@ class Process:
 
     def end(self) -> None:
         """Kill it with all that it started. Safe to call twice."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._let_go()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
-        self._process.wait()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # the function's own process goes with its leash
+            self._process.wait()
+
+    def _let_go(self) -> None:
+        """Without this pipe the leash ends everything, then itself."""
+        if self._leash is not None:
+            os.close(self._leash)
+            self._leash = None

@@ -19,7 +19,8 @@ ON CONFLICT (idempotency_key) DO NOTHING
 DELETE FROM stage_outbox
 
 -- name: newest_sequence
--- What the owner before may have issued: ours must be higher. Read after the claim.
+-- What the owner before may have issued: ours must be higher. Read after the claim. The relay, which removes
+-- what was sent long ago, leaves these rows alone (ops/relay/pruning.py).
 SELECT coalesce(max(sequence), 0) FROM
   (SELECT sequence FROM gapless.outbox ORDER BY id DESC LIMIT 1000) newest
 

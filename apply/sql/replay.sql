@@ -6,8 +6,43 @@ SELECT partition, generation, next_offset_to_apply, owner IS NOT NULL, mapping_v
 FROM gapless.position WHERE pipeline = 'live' ORDER BY partition
 
 -- name: own
-SELECT partition, generation, next_offset_to_apply, end_offset FROM gapless.position
+-- Without an owner it came to its end; with one it is not done, though it may have read all it meant to.
+SELECT partition, generation, next_offset_to_apply, end_offset, owner IS NOT NULL FROM gapless.position
 WHERE pipeline = %(pipeline)s
+
+-- name: judging
+-- The versions that may speak for a page once a replay has ended: this one, and any newer.
+SELECT n.id FROM gapless.mapping_version v JOIN gapless.mapping_version n ON n.mapping = v.mapping
+  AND n.version >= v.version WHERE v.id = %(mapping_version)s
+
+-- name: older_owners
+-- Who applies without any of these versions, and where.
+SELECT partition, owner FROM gapless.position
+WHERE pipeline = 'live' AND owner IS NOT NULL AND NOT mapping_versions && %(judging)s::int[]
+ORDER BY partition
+
+-- name: unjudged
+-- Partitions where live has applied pages of the stream that none of these versions has judged, behind what
+-- a replay has covered; with where that ends and where live stands. What begins anew counts from its begin.
+SELECT p.partition, p.generation, c.generation, c.end_at, p.next_offset_to_apply
+FROM gapless.position p
+LEFT JOIN unnest(%(partitions)s::int[], %(generations)s::int2[], %(ends)s::int8[])
+  AS c (partition, generation, end_at) ON c.partition = p.partition
+WHERE p.pipeline = 'live' AND (%(within)s::int IS NULL OR p.partition = %(within)s) AND EXISTS (
+  SELECT FROM gapless.page_ledger l JOIN gapless.partition_id i ON i.id = l.partition_id
+  WHERE l.partition = p.partition AND l.generation = p.generation
+    AND l."offset" >= CASE WHEN c.generation = p.generation THEN c.end_at ELSE 0 END
+    AND i.source = %(source)s AND i.stream = %(stream)s
+    AND (%(only)s::text IS NULL OR i.text = %(only)s)
+    AND NOT EXISTS (SELECT FROM gapless.page_ledger n WHERE (n.partition, n.generation, n."offset")
+      = (l.partition, l.generation, l."offset") AND n.mapping_version = ANY(%(judging)s::int[])))
+ORDER BY p.partition
+
+-- name: extend
+-- Only whoever holds the claim may give its replay more to do.
+UPDATE gapless.position SET end_offset = %(end)s
+WHERE pipeline = %(pipeline)s AND partition = %(partition)s AND claim = %(claim)s
+RETURNING partition
 
 -- name: begin
 -- The end is where live stands now: everything behind it is applied under the new version anyway.
@@ -42,6 +77,9 @@ JOIN gapless.mapping_version v ON v.id = e.mapping_version AND v.mapping = %(map
 WHERE e.state IN ('retryable', 'quarantined', 'repeated') AND e.partition = %(partition)s
   AND e.generation = %(generation)s AND e."offset" = ANY(%(offsets)s)
 GROUP BY e."offset", e.index
+
+-- name: tenants
+SELECT text, tenant FROM gapless.partition_id WHERE source = %(source)s AND stream = %(stream)s
 
 -- name: numbers
 SELECT text, id FROM gapless.partition_id

@@ -73,7 +73,8 @@ def _groups(
 
 @dataclass(slots=True)
 class Totals:
-    """What was looked at. `awaiting_replay`: records per mapping version that a replay still owes."""
+    """What was looked at. `outcomes`: of each record once for each mapping, by the version that speaks
+    for it now. `awaiting_replay`: records per mapping version that a replay still owes."""
 
     pages: int = 0
     records: int = 0
@@ -132,8 +133,9 @@ class PageJudge:
             self._add("unaccounted", f"{page.records} records without any outcome", at)
             return
         self._debts(at, page)
+        counted = self._speaking(at)
         for row in at.ledger:
-            self._row(at, page, row)
+            self._row(at, page, row, counts=row.mapping_version in counted)
         known = {row.mapping_version for row in at.ledger}
         for fault in at.exceptions:
             if fault.mapping_version not in known:
@@ -155,25 +157,37 @@ class PageJudge:
                     page.records
                 )
 
-    def _row(self, at: Aligned, page: Page, row: LedgerRow) -> None:
+    def _speaking(self, at: Aligned) -> set[int]:
+        """The versions whose outcomes count here, one of each mapping: the live one, else the newest."""
+        newest: dict[str, Version] = {}
+        for row in at.ledger:
+            one = self._versions.get(row.mapping_version)
+            before = newest.get(one.mapping) if one else None
+            if one and (before is None or (one.live, one.version) > (before.live, before.version)):
+                newest[one.mapping] = one
+        # what no mapping had read when it was applied, or what is of a version that nobody knows
+        return {one.id for one in newest.values()} or {row.mapping_version for row in at.ledger}
+
+    def _row(self, at: Aligned, page: Page, row: LedgerRow, *, counts: bool) -> None:
         self._identity(at, page, row)
-        counted = Counter(row.outcomes)
-        counts = tuple(counted[number] for number in range(1, 7))
+        each = Counter(row.outcomes)
+        found = tuple(each[number] for number in range(1, 7))
         if (
             len(row.outcomes) != page.records
             or row.records != page.records
-            or counts != row.counts
-            or sum(counts) != page.records
+            or found != row.counts
+            or sum(found) != page.records
         ):
             self._add(
                 "counts_differ",
                 f"{page.records} records, ledger says {row.records}, counts {list(row.counts)},"
-                f" {len(row.outcomes)} outcomes that are {list(counts)}",
+                f" {len(row.outcomes)} outcomes that are {list(found)}",
                 at,
                 version=row.mapping_version,
             )
             return
-        self._totals.outcomes.update(dict(zip(OUTCOMES, counts, strict=True)))
+        if counts:
+            self._totals.outcomes.update(dict(zip(OUTCOMES, found, strict=True)))
         if row.mapping_version and page.missing:
             self._missing(at, page, row)
         self._exceptions(at, page, row)

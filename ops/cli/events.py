@@ -68,6 +68,8 @@ def list_(
 @events.command()
 def show(event: Number, payload: Payload = False, json: context.Json = False) -> None:
     """Show one event: its state, why it is not sent, what waits behind it, what was decided."""
+    from json import dumps
+
     from ops.relay.decisions import shown
 
     row = shown(context.load_settings().postgres, event)
@@ -79,6 +81,8 @@ def show(event: Number, payload: Payload = False, json: context.Json = False) ->
     if json:
         context.print_json(plain)
         return
+    if payload:
+        plain["payload"] = dumps(plain["payload"], ensure_ascii=False)
     for name, value in plain.items():
         if name != "decisions":
             typer.echo(f"{name:<16} {'-' if value is None else value}")

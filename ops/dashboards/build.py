@@ -212,9 +212,19 @@ def _events() -> list[Any]:
     """What leaves through the outbox, by lane: `topics`, or the mapping that posts."""
     rate = f"sum by (lane) (rate(gapless_relay_{{}}_events_total{_RATE})) > 0"
     return [
-        _series("Events out", "Accepted, and attempts that failed, per second", "short", 0, 52, 8)
+        _series(
+            "Events out",
+            "Accepted, attempts that failed, and removed after their time, per second",
+            "short",
+            0,
+            52,
+            8,
+        )
         .with_target(_query(rate.format("sent"), "{{lane}}"))
-        .with_target(_query(rate.format("failed"), "{{lane}} failed", "B")),
+        .with_target(_query(rate.format("failed"), "{{lane}} failed", "B"))
+        .with_target(
+            _query(f"sum(rate(gapless_relay_pruned_events_total{_RATE})) > 0", "removed", "C")
+        ),
         _series("Age of the oldest event", "Not published yet", "s", 8, 52, 8).with_target(
             _query("gapless_outbox_oldest_event_seconds", "age")
         ),

@@ -77,7 +77,7 @@ class Sighting:
 
 @dataclass(slots=True)
 class Explanation:
-    """`row`: the row's columns as text where they may be shown, None if there is no row.
+    """`row`: the row's columns as text where they may be shown, None for NULL; None if there is no row.
 
     `children`: how many rows it has in each child table.
     """
@@ -86,7 +86,7 @@ class Explanation:
     mapping: str
     key: dict[str, str]
     partition_id: str
-    row: dict[str, str] | None
+    row: dict[str, str | None] | None
     sightings: list[Sighting] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     children: dict[str, int] = field(default_factory=dict)
@@ -114,7 +114,8 @@ class Explanation:
         if self.row is None:
             lines.append("There is no such row.")
         else:
-            lines += [f"  {name:<18} {value}" for name, value in self.row.items()]
+            shown = {name: "NULL" if one is None else one for name, one in self.row.items()}
+            lines += [f"  {name:<18} {value}" for name, value in shown.items()]
             lines += [f"  {name:<18} {number} rows" for name, number in self.children.items()]
         number = len(self.sightings)
         if not number:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
+from psycopg.types.string import TextLoader
 
 from apply.functions.outside import Surroundings
 from ops.audit.sink import generation_stretches
@@ -24,6 +26,8 @@ from schemas.routing import route
 from schemas.settings import Settings
 
 Row = dict[str, Any]
+Place = tuple[int, int, int]
+"""Generation, original offset and index of a record."""
 _SYSTEM = (
     "source_revision", "deleted_at", "_source_epoch", "_generation", "_offset", "_index",
     "_mapping_version", "_deleted", "_observed_at", "_began",
@@ -60,6 +64,7 @@ def explain(
     many = log.partition_counts(admin, [settings.observations])[settings.observations]
     number = route(owner, many)
     with psycopg.connect(settings.postgres, row_factory=dict_row, connect_timeout=5) as db:
+        db.adapters.register_loader("jsonb", TextLoader)  # its numbers stay exact
         db.execute("SET TimeZone TO 'UTC'")
         db.commit()
         db.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -76,7 +81,7 @@ def explain(
         )
         with closing(Surroundings(settings.definitions)) as outside:
             search = Search(spec, key, outside)
-            every = _read(settings, search, owner, number, stretches, key, tell)
+            every, erased = _read(settings, search, owner, number, stretches, key, tell)
         for seen, first_index in every:
             _outcome(db, spec.name, seen, first_index)
             seen.wrote_row = row is not None and _is(row, seen)
@@ -84,7 +89,12 @@ def explain(
     if row is not None:
         found.row = _shown(spec, row, raw)
         found.children = children
-    found.notes = _notes(row, found.sightings)
+    found.notes = [
+        f"The record at {number}/{seen.offset}/{seen.index} was erased since: a later copy of its page "
+        "lacks it, and its bytes go when the log is compacted."
+        for seen in found.sightings
+        if (seen.generation, seen.origin, seen.index) in erased
+    ] + _notes(row, found.sightings, erased)
     return found
 
 
@@ -96,9 +106,10 @@ def _read(
     stretches: list[tuple[int, int, int]],
     key: Mapping[str, str],
     tell: Callable[[int, int], None],
-) -> list[tuple[Sighting, int]]:
-    """Sightings with the first index of their part."""
+) -> tuple[list[tuple[Sighting, int]], set[Place]]:
+    """Sightings with the first index of their part; and records that copies of pages lack, as erased."""
     found: list[tuple[Sighting, int]] = []
+    erased: set[Place] = set()
     prefix = f"{owner}/"
     with PartitionReader(settings, settings.observations, number, "explain") as reader:
         low, end = reader.low(), reader.stable_end()
@@ -116,7 +127,9 @@ def _read(
             tenant = key.get("tenant_id")
             seen = search.sightings(value, number, generation, record.offset, tenant)
             found += [(one, value.first_index) for one in seen]
-    return found
+            origin = record.offset if value.original_offset is None else value.original_offset
+            erased |= {(generation, origin, m.index) for m in value.missing if m.why == "erased"}
+    return found, erased
 
 
 def _row(db: psycopg.Connection[Row], spec: MappingSpec, key: Mapping[str, str]) -> Row | None:
@@ -161,30 +174,42 @@ def _why(row: Row) -> str | None:
     return text
 
 
+def _place(row: Row) -> Place:
+    return row["_generation"], row["_offset"], row["_index"]
+
+
 def _is(row: Row, seen: Sighting) -> bool:
-    there = (row["_generation"], row["_offset"], row["_index"])
-    return bool(there == (seen.generation, seen.origin, seen.index))
+    return _place(row) == (seen.generation, seen.origin, seen.index)
 
 
-def _shown(spec: MappingSpec, row: Row, raw: bool) -> dict[str, str]:
+def _shown(spec: MappingSpec, row: Row, raw: bool) -> dict[str, str | None]:
     """Columns that may be shown; the key was given by whoever asks."""
-    found: dict[str, str] = {}
+    found: dict[str, str | None] = {}
     for name, value in row.items():
         column = spec.columns.get(name)
         free = column is None or column.personal is Personal.NO or name in spec.key
         if column is None and name not in _SYSTEM:
             continue
         if value is not None or column is not None:
-            found[name] = str(value) if free or raw else "(not shown: personal, see --raw)"
+            found[name] = _text(value) if free or raw else "(not shown: personal, see --raw)"
     return found
 
 
-def _notes(row: Row | None, sightings: list[Sighting]) -> list[str]:
+def _text(value: object) -> str | None:
+    """As people read it; lists as JSON, as which a column of JSON comes."""
+    if isinstance(value, list):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return None if value is None else str(value)
+
+
+def _notes(row: Row | None, sightings: list[Sighting], erased: set[Place]) -> list[str]:
     if row is None:
         return []
     if any(seen.wrote_row for seen in sightings):
         return []
     offset = row["_offset"]
+    if _place(row) in erased:
+        return [f"The row is of offset {offset}, where its record was erased: erase the row, too."]
     if row["_deleted"] and row.get("source_revision") is None:
         where = f"its order is {offset}, where the snapshot began."
         return [f"The row was deleted because snapshots lacked it: {where}"]

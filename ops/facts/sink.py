@@ -28,15 +28,26 @@ FROM gapless.coverage c JOIN gapless.partition_id p ON p.id = c.partition_id
 GROUP BY p.text, c.plan"""
 _EXCEPTIONS = """
 SELECT p.text AS partition_id, v.mapping, e.state, e.reason, count(*) AS count,
-  min(e.first_seen_at) AS since, min(e.detail) AS detail, min(e.due_at) AS due_at
+  min(e.first_seen_at) AS since, min(e.detail) AS detail, count(DISTINCT e.detail) AS details,
+  min(e.due_at) AS due_at
 FROM gapless.exception e JOIN gapless.partition_id p ON p.id = e.partition_id
 LEFT JOIN gapless.mapping_version v ON v.id = e.mapping_version
 WHERE e.state IN ('quarantined', 'retryable') AND coalesce(v.state, 'live') NOT IN ('shadow', 'kept')
 GROUP BY p.text, v.mapping, e.state, e.reason ORDER BY 1, 2, 3, 4"""
+# Of the records that were applied within that time, by what speaks for each of them now: not by versions
+# that a newer one has replaced there, and not by a replay of what is older.
 _OUTCOMES = """
 SELECT p.text AS partition_id, l.counts, count(*) AS pages FROM (
-  SELECT partition_id, counts FROM gapless.page_ledger WHERE applied_at >= now() - %(within)s::interval
-    AND mapping_version NOT IN (SELECT id FROM gapless.mapping_version WHERE state IN ('shadow', 'kept'))
+  SELECT l.partition_id, l.counts FROM gapless.page_ledger l
+  LEFT JOIN gapless.mapping_version v ON v.id = l.mapping_version
+  WHERE l.applied_at >= now() - %(within)s::interval
+    AND coalesce(v.state, 'live') NOT IN ('shadow', 'kept') AND NOT EXISTS (
+      SELECT FROM gapless.page_ledger o LEFT JOIN gapless.mapping_version n ON n.id = o.mapping_version
+      WHERE (o.partition, o.generation, o."offset") = (l.partition, l.generation, l."offset")
+        AND o.mapping_version <> l.mapping_version
+        AND coalesce(n.mapping = v.mapping AND o.applied_at < now() - %(within)s::interval
+          OR n.state NOT IN ('shadow', 'kept') AND (v.id IS NULL OR n.mapping = v.mapping AND n.version > v.version),
+          false))
 ) l JOIN gapless.partition_id p ON p.id = l.partition_id GROUP BY p.text, l.counts"""
 _GAPS = """
 SELECT g.id, p.text AS partition_id, g.partition, g."offset", g.from_text, g.to_text, g.cause,
@@ -53,15 +64,25 @@ FROM gapless.snapshot s JOIN gapless.partition_id p ON p.id = s.partition_id
 LEFT JOIN gapless.mapping_version v ON v.id = s.mapping_version
 WHERE coalesce(v.state, 'live') NOT IN ('shadow', 'kept')
 ORDER BY p.text, v.mapping, s.began DESC"""
-# Each way out by its own index: what was sent is most of the table, and is not looked at.
+# Each way out by its own index: what was sent is most of the table, and is not looked at. Copies of
+# quarantined records are written whether a relay runs or not, and are nothing that waits before one
+# has: then some of the oldest rows are no longer as they were written.
 _OUTBOX = """
-SELECT state, count(*) AS count, min(created_at) AS since,
-  (array_agg(error ORDER BY id) FILTER (WHERE error IS NOT NULL))[1] AS error FROM (
-  SELECT id, state, created_at, error FROM gapless.outbox
+WITH relayed AS (
+  SELECT coalesce(bool_or(state <> 'unsent' OR attempts > 0 OR error IS NOT NULL), false) AS yes
+  FROM (SELECT state, attempts, error FROM gapless.outbox ORDER BY id LIMIT 1000) oldest
+), waiting AS (
+  SELECT id, state, created_at, error, effect FROM gapless.outbox
   WHERE state IN ('unsent', 'dead') AND topic IS NOT NULL
   UNION ALL
-  SELECT id, state, created_at, error FROM gapless.outbox
-  WHERE state IN ('unsent', 'dead') AND topic IS NULL) waiting
+  SELECT id, state, created_at, error, effect FROM gapless.outbox
+  WHERE state IN ('unsent', 'dead') AND topic IS NULL
+), named AS (
+  SELECT id, created_at, error, CASE WHEN effect = 'quarantined' AND state = 'unsent'
+    AND NOT (SELECT yes FROM relayed) THEN 'unrelayed' ELSE state END AS state FROM waiting
+)
+SELECT state, count(*) AS count, min(created_at) AS since,
+  (array_agg(error ORDER BY id) FILTER (WHERE error IS NOT NULL))[1] AS error FROM named
 GROUP BY state"""
 
 
@@ -69,6 +90,7 @@ GROUP BY state"""
 class SinkFacts:
     """What Postgres says at one instant; rows as mappings with the names of the queries above.
 
+    `outbox`: by state; `unrelayed` are copies of quarantined records where no relay has run yet.
     `outcomes`: partition id → six counts since the time asked for; empty if it was not asked.
     """
 

@@ -17,3 +17,4 @@ TROUBLE = Counter(
 )
 PAUSED = Gauge("gapless_relay_paused", "1 while it waits for the other side", _LANE)
 ROUND = Histogram("gapless_relay_publish_seconds", "Duration of publishing one batch", _LANE)
+PRUNED = Counter("gapless_relay_pruned_events", "Events that were sent long ago, removed")

@@ -1,4 +1,5 @@
-"""`gapless relay`: a lane for topics and one for each mapping that posts, until told to stop.
+"""`gapless relay`: a lane for topics and one for each mapping that posts, until told to stop; removes
+what was sent long ago.
 
 A fault of the program in one lane ends the process; whoever watches it starts it again.
 """
@@ -6,13 +7,14 @@ A fault of the program in one lane ends the process; whoever watches it starts i
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import structlog
 
 from ops.relay.kafka import Topics
 from ops.relay.lane import Lane, Way
 from ops.relay.post import Receiver
+from ops.relay.pruning import Pruning
 from schemas import failpoints
 from schemas.definitions.mapping import MappingSpec, PostSpec
 from schemas.definitions.secrets import Secrets
@@ -41,6 +43,7 @@ class Relay:
         self._lanes = [
             Lane(settings.postgres, way, hold_s=2 * give_up_s, hit=hit) for way in self._ways
         ]
+        self._pruning = Pruning(settings.postgres, settings.outbox_keep_s, hold_s=2 * give_up_s)
         self._faults: list[BaseException] = []
 
     def run(self, stop: threading.Event, *, once: bool = False) -> None:
@@ -50,11 +53,19 @@ class Relay:
             if once:
                 for lane in self._lanes:
                     lane.run(stop, once=True)
+                self._pruning.all(stop)
                 return
             threads = [
-                threading.Thread(target=self._guarded, args=(lane, stop), name=f"relay {lane.name}")
+                threading.Thread(
+                    target=self._guarded, args=(lane.run, stop), name=f"relay {lane.name}"
+                )
                 for lane in self._lanes
             ]
+            threads.append(
+                threading.Thread(
+                    target=self._guarded, args=(self._pruning.run, stop), name="relay pruning"
+                )
+            )
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -68,9 +79,9 @@ class Relay:
         if self._faults:
             raise self._faults[0]
 
-    def _guarded(self, lane: Lane, stop: threading.Event) -> None:
+    def _guarded(self, run: Callable[[threading.Event], None], stop: threading.Event) -> None:
         try:
-            lane.run(stop)
+            run(stop)
         except BaseException as fault:
             self._faults.append(fault)
             stop.set()

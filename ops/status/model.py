@@ -195,7 +195,8 @@ class ReplayStatus:
 class Status:
     """The whole deployment. `kafka`, `postgres`: None, or why they could not be asked.
 
-    `unsent_since`: when the oldest event that waits was written, microseconds.
+    `unsent_since`: when the oldest event that waits was written, microseconds. `unrelayed_copies`: of
+    quarantined records, which nobody publishes as long as no relay runs, and which are no such events.
     `open_transactions`: (log partition, append time of its oldest undecided record).
     """
 
@@ -207,6 +208,7 @@ class Status:
     unsent_events: int | None = 0
     dead_events: int | None = 0
     unsent_since: int | None = None
+    unrelayed_copies: int | None = 0
     open_transactions: tuple[tuple[int, int], ...] = ()
     exceptions: tuple[OpenExceptions, ...] | None = ()
     replays: tuple[ReplayStatus, ...] = ()

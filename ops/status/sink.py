@@ -15,6 +15,7 @@ from ops.status.words import number
 from schemas.log.pause import Pause
 
 KIND = "sink"
+_FUNCTION = "mapping_function"
 _LOOK = "the runbook server-away"
 _BY_ITSELF = "apply then goes on by itself"
 _UNBLOCKS: Mapping[str, str] = {
@@ -54,6 +55,9 @@ def sink_troubles(
         yield _away(why_not_asked, partition_ids, log)
     pauses = {one.applied.pause for one in partition_ids if one.applied.pause is not None}
     for pause in sorted(pauses, key=lambda found: (found.since, found.worker)):
+        if pause.reason == _FUNCTION:
+            yield _function(pause)
+            continue
         unblocks = _UNBLOCKS.get(pause.reason, "a Postgres that answers and takes writes")
         yield Trouble(
             KIND,
@@ -63,6 +67,17 @@ def sink_troubles(
             f"{unblocks}; {_BY_ITSELF}",
             _LOOK,
         )
+
+
+def _function(pause: Pause) -> Trouble:
+    return Trouble(
+        "mapping function",
+        None,
+        f"apply waits for a function of a mapping that cannot be started, says worker {pause.worker}",
+        pause.since,
+        f"the function, importable where apply runs; the log of apply names it and why; {_BY_ITSELF}",
+        "gapless check MAPPING, there",
+    )
 
 
 def _away(why: str, partition_ids: Sequence[PartitionStatus], log: LogFacts) -> Trouble:

@@ -36,6 +36,11 @@ def _lines(status: Status) -> Iterator[str]:
             yield from _block(one, status.read_at)
     if status.unsent_events:
         yield f"Events             {number(status.unsent_events)} to publish{_oldest(status)}"
+    if status.unrelayed_copies:
+        yield (
+            f"Copies             {number(status.unrelayed_copies)} of quarantined records, published "
+            "once gapless relay runs; nothing waits for that"
+        )
     for trouble in status.troubles:
         yield from _trouble(trouble, status.read_at)
 

@@ -161,11 +161,17 @@ def _exceptions(row: Row, expected: Expected) -> Trouble:
     return Trouble(
         row["state"],
         row["partition_id"],
-        f"{number} record{'s' if number != 1 else ''}: {row['detail']}",
+        f"{number} record{'s' if number != 1 else ''}: {_details(row)}",
         us(row["since"]),
         unblocks,
         f"gapless quarantine list {mapping or ''}".strip(),
     )
+
+
+def _details(row: Row) -> str:
+    """What is wrong, or of several things one."""
+    several = int(row["details"]) > 1
+    return f"{row['reason']}, such as {row['detail']}" if several else str(row["detail"])
 
 
 def _cure(reason: str, mapping: str | None, expected: Expected) -> str:

@@ -1,6 +1,6 @@
-"""What apply says beside a mirrored offset while its sink is in trouble, so that Kafka can tell.
+"""What apply says beside a mirrored offset while it waits, so that Kafka can tell.
 
-The sink itself cannot take such a note then. It holds no detail: what an error says may be personal.
+A sink in trouble cannot take such a note itself. It holds no detail: what an error says may be personal.
 """
 
 from __future__ import annotations

@@ -3,7 +3,10 @@ the database's own."""
 
 from __future__ import annotations
 
+from apply.metrics import PAUSED
+from ops.facts.log import mirrored
 from tests.integration.apply.scene import Scene, account, page
+from tests.waiting import wait_until
 
 FUNCTION = """
 import os
@@ -57,6 +60,49 @@ def test_rows_of_a_function_are_applied(scene: Scene) -> None:
     assert scene.rows("SELECT parent_id, number FROM cards ORDER BY 2") == [
         ("a-3", "b"), ("a-3", "c"), ("a-1", "d"),
     ]  # fmt: skip
+
+
+def test_a_function_that_is_gone_while_apply_runs_is_waited_for_and_said(scene: Scene) -> None:
+    """No record is to blame: nothing is quarantined, and what waits is applied once it is back."""
+    module, moved = scene.folder / "away_rows.py", scene.folder / "moved.py"
+    module.write_text(FUNCTION)
+    cards = "children:\n  cards: {path: 'cards[*]', key: number, columns: {number: text}}\nevents:"
+    scene.define(2, **{"key: id": "key: id\npython: away_rows:row", "events:": cards})
+    scene.put(page([account(1)]))
+
+    def said() -> set[str | None]:
+        notes = [one.pause for one in mirrored(scene.settings, 2).values()]
+        return {None if note is None else note.reason for note in notes}
+
+    with scene.applying():
+        scene.settle()
+        module.rename(moved)
+        scene.put(page([account(2, lifecycle="poison"), account(3)], number=2))
+        wait_until(lambda: "mapping_function" in said(), 60, "apply says that it waits")
+        assert _paused() == "mapping_function"
+        assert scene.rows("SELECT id FROM accounts") == [("a-1",)]
+        assert scene.value("SELECT count(*) FROM gapless.exception") == 0
+        moved.rename(module)
+        scene.settle()
+        wait_until(lambda: said() == {None}, 60, "apply says that it goes on")
+    assert _paused() is None
+    assert scene.balance() == {"applied": 2, "quarantined": 1}
+    # one that is tried again by the writer is waited for likewise, and ends no process
+    with scene.applying():
+        scene.until("SELECT count(*) FROM gapless.position WHERE owner IS NOT NULL", 2)
+        module.rename(moved)
+        scene.db.execute(
+            "UPDATE gapless.exception SET state = 'retryable', due_at = now(), reason = 'unknown_value'"
+        )
+        wait_until(lambda: _paused() == "mapping_function", 90, "apply says that it waits")
+        module.write_text(moved.read_text().replace("os._exit(1)", "pass"))
+        scene.until("SELECT state FROM gapless.exception", "quarantined")
+        wait_until(lambda: _paused() is None, 60, "apply goes on")
+
+
+def _paused() -> str | None:
+    found = [s.labels["reason"] for m in PAUSED.collect() for s in m.samples if s.value]
+    return found[0] if found else None
 
 
 def test_text_revisions_are_ordered_byte_by_byte(scene: Scene) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from schemas.records import MissingRecord
 from tests.integration.ops.verbs import read, run
-from tests.integration.ops.written import DAYS, OWNER, Deployment
+from tests.integration.ops.written import DAYS, OWNER, Deployment, page
 
 
 def test_coverage(deployment: Deployment) -> None:
@@ -44,6 +47,21 @@ def test_explain_finds_superseded_records_too(deployment: Deployment) -> None:
     shown = read(deployment.environment, "explain", "orders", "id=o-1", "--raw")
     assert "o-1@mail.example" in shown["observations"][0]["raw"]
     assert "mail.example" in shown["row"]["email"]
+
+
+def test_explain_shows_values_as_they_are(deployment: Deployment) -> None:
+    """NULL, lists and JSON with exact numbers, for people and for programs."""
+    file = deployment.settings.definitions / "mappings/orders.yaml"
+    more = "columns:\n  tags: {type: 'text[]', personal: false}\n  extra: {type: jsonb, personal: false}"
+    file.write_text(file.read_text().replace("columns:", more, 1))
+    with deployment.database() as db:
+        db.execute("ALTER TABLE orders ADD tags text[], ADD extra jsonb")
+        db.execute("""UPDATE orders SET status = NULL, tags = '{a,"b c"}', extra = '{"n": 1.10}'""")
+    row = read(deployment.environment, "explain", "orders", "o-1")["row"]
+    assert (row["status"], row["tags"], row["extra"]) == (None, '["a", "b c"]', '{"n": 1.10}')
+    text = run(deployment.environment, "explain", "orders", "o-1").stdout
+    assert "  status             NULL\n" in text
+    assert '  extra              {"n": 1.10}\n' in text
 
 
 def test_explain_finds_refused_records_too(deployment: Deployment) -> None:
@@ -91,6 +109,23 @@ def test_explain_tells_what_each_version_of_the_mapping_made_of_it(deployment: D
         "v2 beside live: applied\n"
         in run(deployment.environment, "explain", "orders", "o-3").stdout
     )
+
+
+def test_explain_says_that_a_record_was_erased(deployment: Deployment) -> None:
+    """Its bytes stand in the log until that is compacted; a row that was forgotten is named."""
+    at = deployment.offsets[1]
+    second = page(f"{DAYS[0]}~{DAYS[1]}", "a", 2, [b"", b""])
+    gone = [MissingRecord(1, "erased", 100)]
+    deployment.log(msgspec.structs.replace(second, missing=gone, original_offset=at))
+    place = f"{deployment.number}/{at}/1"
+    found = read(deployment.environment, "explain", "orders", "o-1")
+    assert [note.split(" since")[0] for note in found["notes"]] == [
+        f"The record at {place} was erased"
+    ]
+    with deployment.database() as db:
+        db.execute("UPDATE orders SET id = 'o-forgotten' WHERE id = 'o-1'")
+    text = run(deployment.environment, "explain", "orders", "o-forgotten").stdout
+    assert f"The row is of offset {at}, where its record was erased: erase the row, too." in text
 
 
 def test_explain_of_a_key_that_nobody_has_seen(deployment: Deployment) -> None:

@@ -281,6 +281,8 @@ def test_a_copy_of_a_quarantined_record_has_its_bytes_and_connects_headers(
     with deployment.database() as db:
         assert copies.write(db, places, now) == 1
         assert copies.write(db, places, now) == 0  # once, whatever is retried
+    found = read(deployment.environment, "status")
+    assert (found["unsent_events"], found["unrelayed_copies"]) == (0, 1)  # no relay is to run
     once(settings)
     ((headers, value),) = messages(deployment, settings.quarantine)
     prefix = "__connect.errors."
@@ -295,7 +297,13 @@ def test_a_copy_of_a_quarantined_record_has_its_bytes_and_connects_headers(
     assert b"o-3@mail.example" in value
     with deployment.database() as db:  # evidence that is gone is a tombstone, not a lost event
         db.execute("UPDATE gapless.exception SET raw = NULL")
-        db.execute("UPDATE gapless.outbox SET state = 'unsent'")
+        put(deployment, "a", 1)
+        once(settings)  # so there is a relay, and what it does not send waits for it
+        db.execute("UPDATE gapless.outbox SET state = 'unsent' WHERE effect = 'quarantined'")
+        db.commit()
+    found = read(deployment.environment, "status")
+    assert (found["unsent_events"], found["unrelayed_copies"]) == (1, 0)
+    assert found["unsent_since"].endswith("Z")
     once(settings)
     assert [value is None for _, value in messages(deployment, settings.quarantine)] == [
         False,

@@ -134,6 +134,8 @@ def test_answers_decide_and_a_dead_event_holds_up_its_key_alone(
     decided = read(posting.environment, "events", "show", str(refused), "--payload")
     assert [(one["by"], one["note"]) for one in decided["decisions"]] == [("ann", "test")]
     assert decided["payload"] == {"key": ["refused"]}
+    text = run(posting.environment, "events", "show", str(refused), "--payload").stdout
+    assert 'payload          {"key": ["refused"]}\n' in text
 
 
 def test_a_receiver_that_is_away_costs_no_event_an_attempt(

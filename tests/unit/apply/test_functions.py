@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -23,6 +25,7 @@ from schemas.definitions.paths import parse_mapping_path
 from schemas.definitions.predicates import Line, Operator, Predicate
 from schemas.definitions.predicates import Test as Check
 from tests.unit.apply.mapped import column, page, spec
+from tests.waiting import wait_until
 
 FOLDER = Path(__file__).parent / "functions_folder"
 DOES = FunctionSpec("odd_functions", "does", hang_s=1.0, memory_bytes=160 << 20)
@@ -120,6 +123,56 @@ def test_a_function_that_forks_gives_no_record_the_row_of_another(outside: Surro
         )
         assert [row[:2] for row in found.rows] == [(f"{n}", f"{n}") for n in range(9)]
         assert not found.faults
+
+
+@pytest.mark.parametrize("then", ["exit", "segfault", "wait", "freeze", "hog", "forge"])
+def test_what_left_its_session_ends_with_it(
+    outside: Surroundings, tmp_path: Path, then: str
+) -> None:
+    """However it ends, and also what the record leaves that is tried once more, alone."""
+    at = tmp_path / "daemons"
+    found = made(outside, {"id": "a", "do": "daemon", "at": str(at), "then": then}, {"id": "b"})
+    assert [row[0] for row in found.rows] == ["b"]
+    daemons = [int(line) for line in at.read_text().split()]
+    assert len(daemons) == 2
+    wait_until(lambda: not any(map(runs, daemons)), 10, "the daemons are gone")
+
+
+def test_what_left_its_session_ends_with_the_worker(tmp_path: Path) -> None:
+    """Closed as it should be, and killed by kill -9."""
+    at = tmp_path / "daemon"
+    with closing(Surroundings(FOLDER)) as fresh:
+        made(fresh, {"id": "a", "do": "daemon", "at": str(at)})
+        made(fresh, {"id": "b"})
+        assert runs(daemon := int(at.read_text()))
+    assert not runs(daemon)
+    at.unlink()
+    worker = subprocess.Popen([sys.executable, "-c", WORKER, str(FOLDER), str(at)])
+    try:
+        wait_until(at.exists, 30, "the daemon runs")
+        daemon = int(at.read_text())
+        assert runs(daemon)
+    finally:
+        worker.kill()
+        worker.wait()
+    wait_until(lambda: not runs(daemon), 10, "the daemon is gone")
+
+
+WORKER = """
+import json, sys, time
+from pathlib import Path
+from tests.unit.apply.test_functions import Surroundings, made
+made(Surroundings(Path(sys.argv[1])), {"id": "a", "do": "daemon", "at": sys.argv[2]})
+time.sleep(600)
+"""
+
+
+def runs(pid: int) -> bool:
+    """Whether it is there, and no mere entry that nobody has asked about."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_a_process_serves_until_it_ends(outside: Surroundings) -> None:

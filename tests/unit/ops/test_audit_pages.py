@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -141,6 +142,33 @@ def test_a_second_mapping_that_skipped_a_page() -> None:
     assert found.kinds() == {}
     found.ledger = [r for r in found.ledger if (r.offset, r.mapping_version) != (11, 5)]
     assert found.kinds() == {"unaccounted": 1}
+
+
+def test_a_record_counts_once_for_each_mapping_whatever_versions_have_judged_it() -> None:
+    found = world()
+    found.versions[0] = replace(found.versions[0], live=False)
+    found.versions += [
+        SECOND,
+        Version(3, "orders", 3, "shop", "orders", "orders", False),  # stands beside the live one
+        Version(5, "totals", 1, "shop", "orders", "totals", True),
+    ]
+    first = list(found.ledger)
+    found.ledger += [
+        ledger(r.offset, _page_at(found, r.offset), b"\x01" * r.records, 5) for r in first
+    ]
+    at = first[0]
+    where = _page_at(found, at.offset)
+    found.ledger.append(ledger(at.offset, where, b"\x02" * at.records, 2))
+    found.ledger.append(ledger(at.offset, where, b"\x03" * at.records, 3))
+    found.ledger.append(ledger(at.offset, where, b"\x03" * at.records, 0))
+    found.exceptions = [one for one in found.exceptions if one.offset != at.offset]
+    _, totals = found.judge()
+    assert totals.records == 9
+    assert sum(totals.outcomes.values()) == 2 * totals.records
+    old = sum((Counter(r.outcomes) for r in first[1:]), Counter({2: at.records}))
+    assert totals.outcomes["superseded"] == old[2]
+    assert totals.outcomes["applied"] == old[1] + totals.records
+    assert totals.outcomes["ignored"] == old[3]
 
 
 def test_a_new_version_waits_for_its_replay() -> None:

@@ -141,7 +141,7 @@ def test_everything_on_the_page_is_escaped() -> None:
     blocked = Blocked(HOSTILE, NOW - 90 * SECOND, f"gapless {HOSTILE}")
     row = {
         "partition_id": OWNER, "mapping": HOSTILE, "state": "quarantined", "reason": "x",
-        "count": 2, "since": MOMENT, "due_at": None, "detail": HOSTILE,
+        "count": 2, "since": MOMENT, "due_at": None, "detail": HOSTILE, "details": 2,
     }  # fmt: skip
     found = status(log_facts(checkpoint(blocked=blocked)), sink_facts(exceptions=[row]))
     text = page(replace(found, kafka=HOSTILE, postgres=HOSTILE), 5)
@@ -189,7 +189,7 @@ def test_blocked_partition_ids_stand_first() -> None:
 def test_open_exceptions_have_a_mapping_and_a_reason() -> None:
     row = {
         "partition_id": OWNER, "mapping": "orders", "state": "quarantined", "reason": "unique",
-        "count": 2, "since": MOMENT, "due_at": None, "detail": "x",
+        "count": 2, "since": MOMENT, "due_at": None, "detail": "x", "details": 1,
     }  # fmt: skip
     found = status(sink=sink_facts(exceptions=[row]))
     of = {"mapping": "orders", "state": "quarantined", "reason": "unique"}

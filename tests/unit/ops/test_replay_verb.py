@@ -146,7 +146,7 @@ def test_a_report_says_what_would_change_and_what_comes_next() -> None:
         "  would miss    1 rows: the log no longer has an observation of them",
         "    3:9 index 4",
         "    what a row is from: gapless explain TABLE KEY",
-        "  would fail    2 records (wrong_type 2) that do not fail now",
+        "  would fail    2 records (wrong_type 2) that are not in quarantine now",
         "  would heal    4 records (unknown_value 4)",
         "  for example",
         "    total: 1 → (not shown)   (3:17 index 0)",
@@ -159,3 +159,11 @@ def test_a_report_says_what_would_change_and_what_comes_next() -> None:
         "Next: gapless replay orders --shadow",
     ]
     assert as_json(report)["diff"]["removed"] == {"ignored": 2, "without_observation": 1}
+
+
+def test_it_tells_how_many_rows_were_not_compared() -> None:
+    report = ReplayReport("orders", 2, dry_run=True, diff=Diff(unchanged=3, not_compared=1_200))
+    assert "  not compared: 1,200 rows that live has written since this began" in as_text(report)
+    assert as_json(report)["diff"]["not_compared"] == 1_200
+    report.diff = Diff(unchanged=3)
+    assert "not compared" not in as_text(report)

@@ -210,7 +210,7 @@ def test_a_gap_that_nobody_accepted() -> None:
 def test_records_with_exceptions(state: str, says: str) -> None:
     row = {
         "partition_id": OWNER, "mapping": "shop_orders", "state": state, "reason": "unknown_value",
-        "count": 2, "since": MOMENT, "due_at": MOMENT,
+        "count": 2, "since": MOMENT, "due_at": MOMENT, "details": 1,
         "detail": 'status "refunded" is not in `values`',
     }  # fmt: skip
     found = status(sink=sink_facts(exceptions=[row]))
@@ -219,6 +219,8 @@ def test_records_with_exceptions(state: str, says: str) -> None:
     assert says in trouble.unblocks
     assert trouble.look == "gapless quarantine list shop_orders"
     assert getattr(found.partition_ids[0], state) == 2
+    several = only_trouble(status(sink=sink_facts(exceptions=[{**row, "details": 2}])))
+    assert several.what == '2 records: unknown_value, such as status "refunded" is not in `values`'
 
 
 def test_a_held_sweep_a_late_mark_and_dead_events() -> None:

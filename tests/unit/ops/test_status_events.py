@@ -25,3 +25,13 @@ def test_events_that_wait_too_long_say_why_unless_a_dead_one_is_before_them() ->
 def test_the_text_tells_the_age_of_the_oldest() -> None:
     late = {"state": "unsent", "count": 7, "since": MOMENT - timedelta(hours=1), "error": None}
     assert "7 to publish, the oldest for 60 min" in to_text(status(sink=sink_facts(outbox=[late])))
+
+
+def test_copies_where_no_relay_runs_are_no_events_to_publish() -> None:
+    copies = {"state": "unrelayed", "count": 5, "since": MOMENT - timedelta(days=3), "error": None}
+    found = status(sink=sink_facts(outbox=[copies]))
+    assert (found.unsent_events, found.unrelayed_copies, found.unsent_since) == (0, 5, None)
+    assert [one for one in found.troubles if one.kind == "events wait"] == []
+    said = to_text(found)
+    assert "Copies             5 of quarantined records, published once gapless relay runs" in said
+    assert "to publish" not in said

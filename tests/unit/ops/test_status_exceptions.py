@@ -20,7 +20,7 @@ from tests.unit.ops.test_status import MOMENT, OWNER, only_trouble, sink_facts, 
 def test_what_cures_a_record_follows_from_its_reason(reason: str, says: str) -> None:
     row = {
         "partition_id": OWNER, "mapping": "orders", "state": "quarantined", "reason": reason,
-        "count": 1, "since": MOMENT, "due_at": None, "detail": "x",
+        "count": 1, "since": MOMENT, "due_at": None, "detail": "x", "details": 1,
     }  # fmt: skip
     assert says in only_trouble(status(sink=sink_facts(exceptions=[row]))).unblocks
 
@@ -29,7 +29,7 @@ def test_open_exceptions_are_counted_by_mapping_and_reason() -> None:
     rows = [
         {
             "partition_id": owner, "mapping": "orders", "state": "quarantined", "reason": "unique",
-            "count": count, "since": since, "due_at": None, "detail": "x",
+            "count": count, "since": since, "due_at": None, "detail": "x", "details": 1,
         }
         for owner, count, since in ((OWNER, 2, MOMENT), ("shop/other", 3, MOMENT - timedelta(1)))
     ]  # fmt: skip

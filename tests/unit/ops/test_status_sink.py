@@ -110,7 +110,8 @@ def test_json_has_null_for_what_is_unknown() -> None:
         assert one[name] is None, name
     for name in ("next_offset_to_apply", "records_behind", "lag_s", "owner"):
         assert one["applied"][name] is None, name
-    assert (found["unsent_events"], found["dead_events"]) == (None, None)
+    for name in ("unsent_events", "dead_events", "unrelayed_copies"):
+        assert found[name] is None, name
     assert (one["state"], one["applied"]["mirrored"]) == ("blocked", 48_000)
     assert found["troubles"][0]["kind"] == "sink"
     assert found["troubles"][0]["since"] == "2026-11-08T10:33:50.000000Z"
@@ -122,11 +123,11 @@ def test_the_page_says_so_too() -> None:
     assert "Nothing waits for anybody" not in text
 
 
-def paused(**changes: Any) -> Status:
-    """Postgres can be asked, and apply says that it cannot write there."""
+def paused(why: Pause = FULL, **changes: Any) -> Status:
+    """Postgres can be asked, and apply says that it cannot write there, or why else it waits."""
     before = MOMENT - timedelta(seconds=200)
     row = position(48_000, checkpointed_at=before, **changes)
-    return status(log(48_000, 80, FULL), sink_facts(positions=[row]))
+    return status(log(48_000, 80, why), sink_facts(positions=[row]))
 
 
 def test_apply_that_waits_for_its_sink_says_why() -> None:
@@ -139,6 +140,15 @@ def test_apply_that_waits_for_its_sink_says_why() -> None:
     assert trouble.unblocks == "space on the disk of Postgres; apply then goes on by itself"
     shown = to_json(found)["partition_ids"][0]["applied"]["pause"]
     assert shown == {"reason": "disk_full", "since": "2026-11-08T10:40:40.000000Z", "worker": "a-1"}
+
+
+def test_apply_that_waits_for_a_function_does_not_blame_postgres() -> None:
+    found = paused(replace(FULL, reason="mapping_function"))
+    assert found.partition_ids[0].state == "blocked"
+    trouble = only_trouble(found)
+    assert (trouble.kind, trouble.since) == ("mapping function", NOW - 90 * SECOND)
+    assert "a function of a mapping that cannot be started, says worker a-1" in trouble.what
+    assert "importable where apply runs" in trouble.unblocks
 
 
 def test_away_and_apply_says_why_it_waits() -> None:

@@ -91,6 +91,23 @@ def _child(record: Record, seen: Observed) -> Any:
     os._exit(7)
 
 
+def _daemon(record: Record, seen: Observed) -> Any:
+    """Leaves its session and its parent, as a daemon does; its number goes into a file."""
+    done, ready = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if os.fork() == 0:
+            with open(record["at"], "a") as file:
+                file.write(f"{os.getpid()}\n")
+            os.write(ready, b"x")
+            time.sleep(600)
+        os._exit(0)
+    os.read(done, 1)
+    then = record.get("then")
+    return _DEEDS[then](record, seen) if then else _row(record, seen)
+
+
 def _twice(record: Record, seen: Observed) -> Any:
     os.fork()
     return _row(record, seen)
@@ -106,7 +123,7 @@ def _forge(record: Record, seen: Observed) -> Any:
 _DEEDS: dict[str, Callable[[Record, Observed], Any]] = {
     "wait": _wait, "hog": _hog, "many": _many, "one": _one, "ignore": lambda r, s: Ignored(),
     "stop early": _stop_early, "print": _print, "raise": _raise, "typed": _typed, "deep": _deep,
-    "twice": _twice, "forge": _forge,
+    "twice": _twice, "daemon": _daemon, "forge": _forge,
     "exit": lambda r, s: os._exit(0), "leave": lambda r, s: sys.exit(3), "child": _child,
     "segfault": lambda r, s: os.kill(os.getpid(), signal.SIGSEGV),
     "freeze": lambda r, s: os.kill(os.getpid(), signal.SIGSTOP),
