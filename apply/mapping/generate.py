@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import takewhile
 from typing import Any
 from zlib import adler32, crc32
 
 from apply.mapping.casts import ValueFault, as_text
+from apply.mapping.code import BODY, Writer, class_of, fetch, finder
+from apply.mapping.code_predicates import minds_null, predicate_code
 from apply.mapping.rules import ChildRules, Rule, Rules
 from apply.mapping.shape import UNSET, Form
 from apply.outcomes import Reason
 from schemas.definitions.mapping import Alternative
-from schemas.definitions.paths import EACH, MISSING, Each, Path, Root, Step, find
-from schemas.definitions.predicates import Operator, Predicate, Scalar, Test
+from schemas.definitions.paths import EACH, Path, Root, Step
 
 _RANGES = {
     "smallint": (-(2**15), 2**15 - 1),
     "integer": (-(2**31), 2**31 - 1),
     "bigint": (-(2**63), 2**63 - 1),
 }
-_BODY = " " * 12
 _HASH = "(crc32(raw) << 32 | adler32(raw)) - 9223372036854775808"  # `raw.content_hash`
 _NOWHERE = "\0"
 _CHECKSUMS = {"crc32": crc32, "adler32": adler32}
@@ -40,47 +39,6 @@ class Odd(ValueFault):
         super().__init__(Reason.WRONG_TYPE, "is not ordinary")
 
 
-@dataclass(slots=True)
-class _Writer:
-    """Collects lines, and the objects that they name.
-
-    `forms`: of the variables that hold, or are part of, an object with a form: the form of the whole
-    record, and where in it the variable is. `once`: before the loop, for what all records share. `objects`: first in the loop, each object
-    on the way to a value once. `lines`: the rest of the loop's body.
-    """
-
-    names: dict[str, Any] = field(default_factory=dict)
-    forms: dict[str, tuple[Form, tuple[Step, ...]]] = field(default_factory=dict)
-    once: list[str] = field(default_factory=list)
-    objects: list[str] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-    known: dict[tuple[Step, ...], str] = field(default_factory=dict)
-
-    def line(self, text: str) -> None:
-        self.lines.append(_BODY + text)
-
-    def name(self, prefix: str, value: Any) -> str:
-        found = f"{prefix}{len(self.names)}"
-        self.names[found] = value
-        return found
-
-    def may_be_unset(self, root: Root, steps: tuple[Step, ...]) -> bool:
-        """Whether what the steps lead to may be a member of a form that an object has not."""
-        if not steps:
-            return False
-        form, last = self.form("r" if root is Root.RECORD else "e", steps[:-1]), steps[-1]
-        if form is None or not isinstance(last, str) or last not in form.members:
-            return False
-        return form.members[last].optional
-
-    def form(self, start: str, steps: tuple[Step, ...]) -> Form | None:
-        """The form of the object that the steps lead to from a variable; None: it is a dict."""
-        if start not in self.forms:
-            return None
-        whole, before = self.forms[start]
-        return whole.find((*before, *steps))
-
-
 def whole_values(rules: Rules) -> frozenset[tuple[str, ...]] | None:
     """Values that the code needs as they are, for the shape of the records; None: no shape will do.
 
@@ -91,7 +49,7 @@ def whole_values(rules: Rules) -> frozenset[tuple[str, ...]] | None:
     entity, found = rules.entity.steps, [rules.entity.steps]
     predicates = [one for one in (rules.where, rules.deleted) if one is not None]
     for line in (line for one in predicates for lines in one.any_of for line in lines):
-        if any(map(_minds_null, line.tests)) or line.path.root is Root.OBSERVATION:
+        if any(map(minds_null, line.tests)) or line.path.root is Root.OBSERVATION:
             return None
         found.append(_from_record(line.path, entity))
     every = [*rules.keys, *rules.columns, *([rules.revision] if rules.revision else [])]
@@ -122,24 +80,24 @@ def generate(rules: Rules, form: Form | None = None) -> tuple[str, dict[str, Any
     `ignored` with positions in the part, `family` with the index of a row that has children, and
     these. It raises ValueFault, before it calls anything, if what all records share is odd itself.
     """
-    writer = _Writer({"Odd": Odd, "NO_dict": {}, "NO_list": (), "UNSET": UNSET, **_CHECKSUMS})
+    writer = Writer({"Odd": Odd, "NO_dict": {}, "NO_list": (), "UNSET": UNSET, **_CHECKSUMS})
     if form is not None and rules.entity is not None:
         writer.forms = {"r": (form, ()), "e": (form, rules.entity.steps)}
     if rules.made:
-        writer.objects.append(f"{_BODY}if e.__class__ is not dict: raise Odd")
+        writer.objects.append(f"{BODY}if e.__class__ is not dict: raise Odd")
     elif rules.entity is None:
-        writer.objects.append(f"{_BODY}raise Odd")
+        writer.objects.append(f"{BODY}raise Odd")
     else:
-        writer.objects.append(f"{_BODY}e = {_fetch(writer, Root.RECORD, rules.entity.steps)}")
-        of = _class(writer, writer.form("e", ()))
-        writer.objects.append(f"{_BODY}if e.__class__ is not {of}: raise Odd")
+        writer.objects.append(f"{BODY}e = {fetch(writer, Root.RECORD, rules.entity.steps)}")
+        of = class_of(writer, writer.form("e", ()))
+        writer.objects.append(f"{BODY}if e.__class__ is not {of}: raise Odd")
     if rules.where is not None:
-        writer.line(f"if not ({_predicate(writer, rules.where)}):")
+        writer.line(f"if not ({predicate_code(writer, rules.where)}):")
         # A listing shows that the entity exists; that takes its key.
         writer.line("    raise Odd" if rules.plan == "snapshot" else "    ignored(at)")
         writer.line("    continue")
     if rules.deleted is not None:
-        writer.line(f"if {_predicate(writer, rules.deleted)}: raise Odd")
+        writer.line(f"if {predicate_code(writer, rules.deleted)}: raise Odd")
     every = [*rules.keys, *rules.columns, *([rules.revision] if rules.revision else [])]
     columns = [f"{_column(writer, rule)}, " for rule in every]
     family = _family(writer, rules, "".join(columns[: len(rules.keys)]))
@@ -156,13 +114,13 @@ def generate(rules: Rules, form: Form | None = None) -> tuple[str, dict[str, Any
         else "    for r, raw in zip(values, raws):",
         "        at += 1",
         "        try:",
-        *([] if form is not None else [_BODY + "if r.__class__ is not dict: raise Odd"]),
+        *([] if form is not None else [BODY + "if r.__class__ is not dict: raise Odd"]),
         *writer.objects,
         *writer.lines,
-        f"{_BODY}row({row})",
+        f"{BODY}row({row})",
         *family,
         "        except Exception:",
-        _BODY + "odd(at)",
+        BODY + "odd(at)",
     ]
     return "\n".join(source), writer.names
 
@@ -179,7 +137,7 @@ _HEAD = (
 )
 
 
-def _family(writer: _Writer, rules: Rules, key: str) -> list[str]:
+def _family(writer: Writer, rules: Rules, key: str) -> list[str]:
     """Lines for the rows of child tables: some before the row itself, those returned behind it."""
     if not rules.children:
         return []
@@ -189,25 +147,25 @@ def _family(writer: _Writer, rules: Rules, key: str) -> list[str]:
         names.append(f"k{len(names)}")
         call = f"{_function(child)}(r, e, observed, ({key}), {lineage})"
         writer.line(f"{names[-1]} = {call}")
-    return [f"{_BODY}if {' or '.join(names)}: family(first_index + at, ({', '.join(names)},))"]
+    return [f"{BODY}if {' or '.join(names)}: family(first_index + at, ({', '.join(names)},))"]
 
 
 def _function(child: ChildRules) -> str:
     return f"children_of_{child.name}"
 
 
-def _child(outer: _Writer, child: ChildRules) -> list[str]:
+def _child(outer: Writer, child: ChildRules) -> list[str]:
     """A function that makes one record's rows of one child table, or raises."""
     head = f"def {_function(child)}(r, e, observed, key, lineage):"
     if child.path is None:
         return [head, "    return []"]
     at = child.path.steps.index(EACH)
-    around = _Writer(outer.names, outer.forms)
-    found = _fetch(around, child.path.root, child.path.steps[:at])
+    around = Writer(outer.names, outer.forms)
+    found = fetch(around, child.path.root, child.path.steps[:at])
     inside = child.path.steps[at + 1 :]
-    element = f"{outer.name('find', _found(inside))}(one)" if inside else "one"
+    element = f"{outer.name('find', finder(inside))}(one)" if inside else "one"
     # an element is no part of a form, whatever the record is
-    writer = _Writer(outer.names, {k: v for k, v in outer.forms.items() if k == "r"})
+    writer = Writer(outer.names, {k: v for k, v in outer.forms.items() if k == "r"})
     own, others = (
         "".join(f"{_column(writer, rule)}, " for rule in rules)
         for rules in (child.keys, child.columns)
@@ -215,7 +173,7 @@ def _child(outer: _Writer, child: ChildRules) -> list[str]:
     row = f"*key, {own}{others}at, " if own else f"*key, at, {others}"
     lines = [
         head,
-        *(line[len(_BODY) - 4 :] for line in around.objects),
+        *(line[len(BODY) - 4 :] for line in around.objects),
         *writer.once,
         f"    found = {found}",
         "    if found is None or found is UNSET: return []",
@@ -223,11 +181,11 @@ def _child(outer: _Writer, child: ChildRules) -> list[str]:
         "    rows = []",
         "    if found:",
         "        for at, one in enumerate(found):",
-        f"{_BODY}e = {element}",
-        f"{_BODY}if e.__class__ is not dict: raise Odd",
+        f"{BODY}e = {element}",
+        f"{BODY}if e.__class__ is not dict: raise Odd",
         *writer.objects,
         *writer.lines,
-        f"{_BODY}rows.append(({row}*lineage))",
+        f"{BODY}rows.append(({row}*lineage))",
     ]
     if own:
         last = f"len(key) + {len(child.keys)}"
@@ -239,66 +197,7 @@ def _child(outer: _Writer, child: ChildRules) -> list[str]:
     return [*lines, "    return rows"]
 
 
-def _fetch(writer: _Writer, root: Root, steps: tuple[Step, ...]) -> str:
-    """An expression for what the steps lead to; None, or UNSET in a form, if they lead nowhere."""
-    start = "r" if root is Root.RECORD else "e"
-    if any(isinstance(step, Each) for step in steps):
-        at = 0
-        if start in writer.forms:
-            at = next(at for at, step in enumerate(steps) if not isinstance(step, str))
-            start = _fetch(writer, root, steps[:at])
-        return f"{writer.name('find', _found(steps[at:]))}({start})"
-    if not steps:
-        return start
-    return _last(writer, start, steps)
-
-
-def _last(writer: _Writer, start: str, steps: tuple[Step, ...]) -> str:
-    """The last step, from the object or list that the others lead to."""
-    holder, form = _holder(writer, start, steps), writer.form(start, steps[:-1])
-    step = steps[-1]
-    if form is not None and isinstance(step, str):
-        field = form.field(step)
-        return "None" if field is None else f"{holder}.{field}"
-    if isinstance(step, str):
-        return f"{holder}.get({step!r})"
-    if not isinstance(step, int):
-        raise TypeError("[*] is found by a call")
-    least = step + 1 if step >= 0 else -step
-    return f"({holder}[{step}] if len({holder}) >= {least} else None)"
-
-
-def _holder(writer: _Writer, start: str, steps: tuple[Step, ...]) -> str:
-    """A variable with the object that holds the last member, or the list; empty if there is none."""
-    if len(steps) == 1 and isinstance(steps[0], str):
-        return start
-    form = writer.form(start, steps[:-1])
-    of = "list" if not isinstance(steps[-1], str) else "dict" if form is None else "form"
-    place = (start, of, *steps[:-1])
-    known = writer.known.get(place)
-    if known is None:
-        inner = start if len(steps) == 1 else _last(writer, start, steps[:-1])
-        known = writer.known[place] = f"o{len(writer.known)}"
-        nothing = f"NO_{of}" if form is None else writer.name("NO", form.nothing)
-        expected = of if form is None else _class(writer, form)
-        writer.objects.append(f"{_BODY}{known} = {inner}")
-        writer.objects.append(f"{_BODY}if {known}.__class__ is not {expected}: {known} = {nothing}")
-    return known
-
-
-def _class(writer: _Writer, form: Form | None) -> str:
-    return "dict" if form is None else writer.name("S", form.type)
-
-
-def _found(steps: tuple[Step, ...]) -> Callable[[object], object]:
-    def found(value: object) -> object:
-        one = find(steps, value)
-        return None if one is MISSING else one
-
-    return found
-
-
-def _column(writer: _Writer, rule: Rule) -> str:
+def _column(writer: Writer, rule: Rule) -> str:
     """Lines that leave the stored value in a variable; what names it."""
     default = rule.constant if rule.default is None else rule.default
     if not rule.paths:
@@ -319,15 +218,15 @@ def _column(writer: _Writer, rule: Rule) -> str:
     if all(one.path.root is Root.OBSERVATION for one in rule.paths):
         writer.once += ["    " + line for line in body]
     else:
-        writer.lines += [_BODY + line for line in body]
+        writer.lines += [BODY + line for line in body]
     return name
 
 
-def _alternative(writer: _Writer, rule: Rule, one: Alternative, name: str) -> list[str]:
+def _alternative(writer: Writer, rule: Rule, one: Alternative, name: str) -> list[str]:
     if one.path.root is Root.OBSERVATION:
         lines = [f"{name} = observed[{str(one.path.steps[0])!r}]"]
     else:
-        lines = [f"{name} = {_fetch(writer, one.path.root, one.path.steps)}"]
+        lines = [f"{name} = {fetch(writer, one.path.root, one.path.steps)}"]
         if writer.may_be_unset(one.path.root, one.path.steps):
             lines.append(f"if {name} is UNSET: {name} = None")
     if one.pattern is not None or one.prefix is not None:
@@ -350,7 +249,7 @@ def _taker(pattern: str | None, prefix: str) -> Callable[[object], str]:
     return taken
 
 
-def _finish(writer: _Writer, rule: Rule, name: str) -> list[str]:
+def _finish(writer: Writer, rule: Rule, name: str) -> list[str]:
     """From the raw value to the stored one. A text of these records holds no U+0000."""
     general = f"{writer.name('f', rule.finish.cast)}({name})"
     if rule.finish.texts is not None:
@@ -363,7 +262,7 @@ def _finish(writer: _Writer, rule: Rule, name: str) -> list[str]:
     return [f"if not ({stays}) and {name} is not None: {name} = {general}"]
 
 
-def _stays(writer: _Writer, rule: Rule, name: str) -> str | None:
+def _stays(writer: Writer, rule: Rule, name: str) -> str | None:
     """A condition under which a value is stored as it is; None if there is no cheap one."""
     low, high = rule.finish.low, rule.finish.high
     if rule.type.array:
@@ -389,69 +288,3 @@ def _stays(writer: _Writer, rule: Rule, name: str) -> str | None:
         parts += [f"{name}[-1:] != ' '"] if rule.type.name == "char" else []
         return " and ".join(parts)
     return None
-
-
-def _predicate(writer: _Writer, predicate: Predicate) -> str:
-    alternatives = []
-    for lines in predicate.any_of:
-        tests = [test for line in lines for test in _line(writer, line.path, line.tests)]
-        alternatives.append("(" + (" and ".join(tests) or "True") + ")")
-    return " or ".join(alternatives) or "False"
-
-
-def _line(writer: _Writer, path: Path, tests: tuple[Test, ...]) -> list[str]:
-    """Conditions of one line. A missing member and a null are told apart where it matters."""
-    if path.root is Root.OBSERVATION or any(map(_minds_null, tests)):
-        general = writer.name("test", _general(path, tests))
-        return [f"{general}(r, e, observed)"]
-    found = _fetch(writer, path.root, path.steps)
-    name = f"p{len(writer.lines)}"
-    writer.line(f"{name} = {found}")
-    if writer.may_be_unset(path.root, path.steps):
-        writer.line(f"if {name} is UNSET: {name} = None")
-    return [_test(writer, test, name) for test in tests]
-
-
-def _general(path: Path, tests: tuple[Test, ...]) -> Callable[[object, object, Any], bool]:
-    def general(record: object, entity: object, observed: Any) -> bool:
-        if path.root is Root.OBSERVATION:
-            value = observed[str(path.steps[0])]
-        else:
-            value = find(path.steps, record if path.root is Root.RECORD else entity)
-        return all(test.holds(value) for test in tests)
-
-    return general
-
-
-def _minds_null(test: Test) -> bool:
-    operands = test.operand if isinstance(test.operand, tuple) else (test.operand,)
-    return any(_minds_null(one) if isinstance(one, Test) else one is None for one in operands)
-
-
-def _test(writer: _Writer, test: Test, name: str) -> str:
-    operand = test.operand
-    match test.operator:
-        case Operator.EXISTS:
-            return f"{name} is {'not ' if operand else ''}None"
-        case Operator.EQUALS if not isinstance(operand, tuple):
-            return _equal(writer, operand, name)
-        case Operator.ONE_OF if isinstance(operand, tuple):
-            every = [_equal(writer, one, name) for one in operand if not isinstance(one, Test)]
-            return "(" + (" or ".join(every) or "False") + ")"
-        case Operator.NOT if isinstance(operand, tuple):
-            inner = [_test(writer, one, name) for one in operand if isinstance(one, Test)]
-            return "not (" + (" and ".join(inner) or "True") + ")"
-        case Operator.MATCHES:
-            search = writer.name("search", re.compile(str(operand)).search)
-            return f"({name}.__class__ is str and {search}({name}) is not None)"
-        case _:
-            return f"{writer.name('holds', test.holds)}({name})"
-
-
-def _equal(writer: _Writer, operand: Scalar, name: str) -> str:
-    if isinstance(operand, bool):
-        return f"{name} is {operand}"
-    if isinstance(operand, str):
-        return f"{name} == {operand!r}"
-    exact = Decimal(repr(operand)) if isinstance(operand, float) else operand
-    return f"({name}.__class__ is not bool and {name} == {writer.name('N', exact)})"
