@@ -5,8 +5,10 @@ Its standard error is never looked at: it may hold what nobody should read.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
+import signal
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -30,12 +32,12 @@ def output_of(
     ended, end = os.pipe()  # readable once its time is over, whoever still holds its output
     with open(ended, "rb"), open(end, "wb", buffering=0) as over, subprocess.Popen(
         command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None
 
         def end_it() -> None:
-            process.kill()
+            _kill(process)
             over.write(b"x")
 
         timer = threading.Timer(timeout_s, end_it)
@@ -44,7 +46,7 @@ def output_of(
             found = _read(process.stdout.fileno(), ended, most_bytes)
             code = process.wait()
         except PrintedTooMuch:
-            process.kill()
+            _kill(process)
             raise
         finally:
             timer.cancel()
@@ -52,6 +54,12 @@ def output_of(
         if _readable(ended):
             raise TookTooLong
     return code, found
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """The command and what it has started, as far as that stayed in its process group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _read(pipe: int, ended: int, most_bytes: int) -> bytes:
