@@ -30,7 +30,8 @@ from tests.workers import wait_for
 DAYS = {"new": 2, "update": 3, "stale": 1}
 _OUTCOMES = {"new": Outcome.APPLIED, "update": Outcome.APPLIED, "stale": Outcome.SUPERSEDED}
 _BATCH = 5_000
-_LIMIT_S = 300
+_LEAST_RATE = 10_000
+"""Records per second below which something is wrong."""
 _FORGET = (
     "TRUNCATE gapless.position, gapless.page_ledger, gapless.mark, gapless.coverage, "
     "gapless.log_generation"
@@ -92,7 +93,7 @@ class ApplyRate:
             wait_for(
                 f"all pages of {each.settings.prefix} are applied",
                 lambda: self._applied(each) or not worker.alive,
-                _LIMIT_S,
+                60 + self._records / _LEAST_RATE,
                 every_s=0.5,
             )
             if not worker.alive:
