@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
@@ -95,8 +96,10 @@ def page_of(
 
 
 def _scope(day: int, interval: int) -> str:
-    start, end = (f"2024-03-0{day}T{hour:02d}:00:00.000000Z" for hour in (interval, interval + 1))
-    return f"{start}~{end}"
+    """A minute of that day; there are as many as ten million records need."""
+    of_day = datetime(2024, 3, day, tzinfo=UTC)
+    start, end = (of_day + timedelta(minutes=minute) for minute in (interval, interval + 1))
+    return f"{start:%Y-%m-%dT%H:%M:%S.%fZ}~{end:%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 def _complete(last: Observation) -> Mark:
