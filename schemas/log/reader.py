@@ -6,7 +6,7 @@ Owns an unsubscribed consumer; knows nothing of groups, and never falls back to 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -22,6 +22,8 @@ from schemas.log import config
 from schemas.settings import Settings
 
 _ASK_AGAIN_S = 0.1
+_FIRST_RECORDS = 20
+_HELD_BYTES = 4_000_000
 _LEADERSHIP_MOVES = frozenset(
     (
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -147,15 +149,17 @@ class PartitionReader:
 
         A trailing commit marker is passed only by polling on, so the position decides, not the
         last record. Raises OffsetGone, or LogUnavailable when nothing moves for `idle_timeout_s`.
+        Pages may be large: of `batch` at once it holds only what fits into some megabytes.
         """
         if start >= end:
             return
         where = TopicPartition(self._topic, self._partition, start)
         self._consumer.assign([where])
-        deadline = time.monotonic() + idle_timeout_s
+        deadline, wanted = time.monotonic() + idle_timeout_s, min(batch, _FIRST_RECORDS)
         while True:
-            moved = False
-            for message in self._consumer.consume(batch, 0.1):
+            moved, messages = False, self._consumer.consume(wanted, 0.1)
+            wanted = min(batch, fitting([len(message.value() or b"") for message in messages]))
+            for message in messages:
                 found = _checked(message)
                 if found is None:
                     continue
@@ -173,6 +177,13 @@ class PartitionReader:
                 raise LogUnavailable(
                     f"{self._topic}-{self._partition} stands at {position}, wanted {end}"
                 )
+
+
+def fitting(sizes: Sequence[int]) -> int:
+    """How many records to ask for next, if they are as large as these (bytes); at least one."""
+    if not any(sizes):
+        return _FIRST_RECORDS
+    return max(1, _HELD_BYTES * len(sizes) // sum(sizes))
 
 
 def _checked(message: Message) -> LogRecord | None:
