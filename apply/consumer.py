@@ -33,6 +33,7 @@ _NOTED = Seldom()
 _POLL_RECORDS = 100
 _POLL_S = 0.05
 _LINGER_S = 0.1
+_WATERMARKS_S = 1.0  # how often the watermarks are looked at
 _REST_S = 0.5
 _BATCH_BYTES = 8_000_000
 _SUSPECT_BYTES = 1_000_000
@@ -95,6 +96,8 @@ class Reader:
         self._parts: dict[int, Part] = {}
         self._suspects: dict[int, list[LogRecord]] = {}
         self._begun = 0.0
+        self._watermarks: dict[int, tuple[int, int]] = {}
+        self._watermarks_at = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{role}-read", daemon=True)
 
@@ -115,17 +118,27 @@ class Reader:
             self._thread.join(timeout_s)
 
     def watermarks(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """Low and high watermark as last fetched, without asking the broker; for metrics."""
+        """Low and high watermark as last fetched, without asking anybody; from any thread.
+
+        The consumer itself lets one thread in at a time, and whoever polls it in a loop gets in
+        again before whoever waits: a scrape that asked it would wait for many seconds.
+        """
+        known = self._watermarks
+        return {number: known[number] for number in partitions if number in known}
+
+    def _look(self) -> None:
+        """Note the watermarks, on the thread that reads; they come with what is fetched."""
+        now = time.monotonic()
+        if now < self._watermarks_at:
+            return
+        self._watermarks_at = now + _WATERMARKS_S
         found = {}
-        for number in partitions:
+        for number in self._reading:
             where = TopicPartition(self._topic, number)
-            try:
-                low, high = self._consumer.get_watermark_offsets(where, cached=True)
-            except RuntimeError:  # closed
-                break
+            low, high = self._consumer.get_watermark_offsets(where, cached=True)
             if high >= 0:
                 found[number] = (low, high)
-        return found
+        self._watermarks = found
 
     def _run(self) -> None:
         try:
@@ -158,6 +171,7 @@ class Reader:
             self._stop.wait(_POLL_S)
             return
         messages = self._consumer.consume(_POLL_RECORDS, _POLL_S)
+        self._look()
         if messages:
             self._hit("apply.after_poll")
         for message in messages:

@@ -49,6 +49,7 @@ def build() -> str:
     )
     panels = (
         *_answers(), *_horizons(), *_throughput(), *_inside(), *_polls(), *_limits_kept(), *_events(),
+        *_occasions(),
     )  # fmt: skip
     for number, panel in enumerate(panels, 1):
         made = made.with_panel(panel.id(number))
@@ -163,8 +164,9 @@ def _inside() -> list[Any]:
         .with_target(_query("sum(gapless_pending_marks)", "marks", "A"))
         .with_target(_query("sum(gapless_retryable_records)", "records", "B"))
         .with_target(_query("gapless_outbox_unsent_events", "events", "C")),
-        _series("Memory of workers", "Resident", "bytes", 16, 28, 8).with_target(
-            _query('process_resident_memory_bytes{job=~"gapless.*"}', "{{job}} {{instance}}")
+        _series("Memory of workers", "Resident, the largest of each kind", "bytes", 16, 28, 8)
+        .with_target(
+            _query('max by (job) (process_resident_memory_bytes{job=~"gapless.*"})', "{{job}}")
         ),
     ]  # fmt: skip
 
@@ -199,12 +201,21 @@ def _limits_kept() -> list[Any]:
         _series("Requests allowed at once", "Per credential; falls while it is throttled", "short",
                 8, 44, 8)
         .with_target(
-            _query(f"bottomk({_MOST}, gapless_ingest_concurrency_limit)", "{{source}} {{tenant}}")
+            _query(
+                f"bottomk({_MOST}, min by (source, tenant) (gapless_ingest_concurrency_limit))",
+                "{{source}} {{tenant}}",
+            )
         ),
         _series("Budgets", "Left when a run had ended, and the reserve that it kept", "s", 16, 44, 8)
         .min(None)
-        .with_target(_query("min(gapless_ingest_budget_left_seconds)", "left", "A"))
-        .with_target(_query("max(gapless_ingest_budget_reserve_seconds)", "reserve", "B")),
+        # without a budget both are zero, which would read as one that is spent
+        .with_target(
+            _query(
+                "min(gapless_ingest_budget_left_seconds and gapless_ingest_budget_reserve_seconds > 0)",
+                "left",
+            )
+        )
+        .with_target(_query("max(gapless_ingest_budget_reserve_seconds > 0)", "reserve", "B")),
     ]  # fmt: skip
 
 
@@ -232,6 +243,22 @@ def _events() -> list[Any]:
             "Lanes that wait", "1: nobody takes events there now", "short", 16, 52, 8
         ).with_target(_query("max by (lane) (gapless_relay_paused) > 0", "{{lane}}")),
     ]
+
+
+def _occasions() -> list[Any]:
+    """What is there at times only: replays, runs of a schedule that went wrong, stages that wait."""
+    return [
+        _series("Replays", "Share that is done", "percentunit", 0, 60, 8)
+        .max(1)
+        .with_target(_query("gapless_replay_done_ratio", "{{pipeline}}")),
+        _series("Runs that went wrong", "Of schedules: overdue, or not fetched whole", "short",
+                8, 60, 8)
+        .with_target(_query(f"{_worst('gapless_overdue_runs')} > 0", "{{partition_id}} overdue"))
+        .with_target(_query(f"{_worst('gapless_failed_runs')} > 0", "{{partition_id}} failed", "B")),
+        _series("Workers of apply that wait", "For the sink, or for a function of a mapping",
+                "short", 16, 60, 8)
+        .with_target(_query("sum by (reason) (gapless_apply_paused)", "{{reason}}")),
+    ]  # fmt: skip
 
 
 def _worst(name: str) -> str:

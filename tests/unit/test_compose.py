@@ -157,9 +157,13 @@ def test_prometheus_reads_every_process_by_its_port() -> None:
     found = {
         name: place["port"]
         for job in config["scrape_configs"]
-        for place in job["dns_sd_configs"]
+        for place in job.get("dns_sd_configs", [])
         for name in place["names"]
     }
+    (monitor,) = (job for job in config["scrape_configs"] if "static_configs" in job)
+    ((target,),) = (place["targets"] for place in monitor["static_configs"])
+    host, _, port = target.partition(":")
+    found[host] = int(port)
     wanted = {
         name: _environment(SERVICES[name])["GAPLESS_METRICS_PORT"]
         for name in GAPLESS - ONCE - {"demo-provider"}

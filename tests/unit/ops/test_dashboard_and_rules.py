@@ -28,6 +28,7 @@ MONITOR = {
     "gapless_outbox_unsent_events", "gapless_outbox_dead_events",
     "gapless_outbox_oldest_event_seconds", "gapless_monitor_healthy",
     "gapless_monitor_read_timestamp_seconds", "gapless_log_open_transaction_seconds",
+    "gapless_replay_done_ratio",
     "gapless_open_exceptions", "gapless_open_exceptions_oldest_seconds",
 }  # fmt: skip
 
