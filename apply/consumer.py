@@ -24,7 +24,7 @@ from apply.listings import Listings
 from schemas.codec import UnknownSchema
 from schemas.failpoints import Hit
 from schemas.log import config
-from schemas.log.reader import LogRecord, as_record
+from schemas.log.reader import LogRecord, as_record, fitting
 from schemas.log.seldom import Seldom
 from schemas.settings import Settings
 
@@ -95,6 +95,7 @@ class Reader:
         self._batch = Batch()
         self._parts: dict[int, Part] = {}
         self._suspects: dict[int, list[LogRecord]] = {}
+        self._wanted = 1
         self._begun = 0.0
         self._watermarks: dict[int, tuple[int, int]] = {}
         self._watermarks_at = 0.0
@@ -170,7 +171,10 @@ class Reader:
             self._consumer.poll(0)  # nothing is assigned: only what the client says comes out
             self._stop.wait(_POLL_S)
             return
-        messages = self._consumer.consume(_POLL_RECORDS, _POLL_S)
+        wanted = self._wanted
+        messages = self._consumer.consume(wanted, _POLL_S)
+        sizes = [len(message.value() or b"") for message in messages]
+        self._wanted = min(_POLL_RECORDS, fitting(sizes))
         self._look()
         if messages:
             self._hit("apply.after_poll")
@@ -178,7 +182,7 @@ class Reader:
             self._take(message)
         for partition in list(self._suspects):
             self._hand_over(self._reading[partition])
-        drained = len(messages) < _POLL_RECORDS
+        drained = len(messages) < wanted
         if drained and self._batch.parts:
             if not messages or time.monotonic() - self._begun >= _LINGER_S:
                 self._cut(drained=True)
