@@ -58,7 +58,7 @@ class Target:
         self.broken = broken_sql(compiled, self.stage) if exact else None
         self.events = Events(compiled, self.stage) if compiled.spec.events else None
         self.prefilter = Prefilter(compiled)
-        self.straight = Straight(compiled)
+        self.straight = Straight(compiled, self.stage)
         tables = {compiled.spec.table: compiled.columns}
         tables |= {child.spec.table: child.columns for child in compiled.children}
         self.filled = {name: {one.name for one in columns} for name, columns in tables.items()}
@@ -235,15 +235,18 @@ class Landing:
         """COPY and upsert. Rows that were not written are superseded or somebody else's."""
         target, connection = self._target, self._connection
         if self._may_go_straight(winners) and target.straight.land(connection, self._copy(winners)):
+            if target.children is not None:
+                self._stage(winners)  # it says whose children are replaced
             return _Upserted([], [], Landed())
-        first = not self._used
         self._stage(winners)
         landed = self._look(winners)
         upserted = _Upserted([], [], landed)
         if self._events is None:
+            count = len(winners)
+            updated = target.straight.updated(connection, count)
             counted = connection.execute(target.upsert_counted.encode()).rowcount
-            if first:
-                target.straight.upserted(connection, len(winners), counted)
+            updated = target.straight.updated(connection, count) - updated
+            target.straight.upserted(count, counted, updated)
             if counted < len(winners):
                 self._sort_out(winners, upserted)
             return upserted

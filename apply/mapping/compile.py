@@ -128,7 +128,7 @@ class _Mapper:
     def _read(self, plan: _Plan, records: list[bytes]) -> tuple[MapOrdinary, list[object]]:
         """The records' values, and the code for values of their kind."""
         shaped = plan.shaped
-        if shaped is not None:
+        if shaped is not None and all(records):  # a hole says nothing about the shape
             values = read_page(records, exact=self.exact, decode=shaped.decode)
             if not plan.learner.keeps(hit=values is not None):
                 plan.shaped = None

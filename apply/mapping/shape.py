@@ -7,7 +7,7 @@ every other page is read without it, and may widen it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -23,6 +23,9 @@ _WIDENED_MAX = 8
 _MISSED_MAX = 50
 _MEMBERS_MAX = 200
 _DEPTH_MAX = 5
+_UNORDERED_MAX = 24
+"""Members are looked for from the last one on: out of order, more of them are slower than a dict."""
+_STEPS_BACK_SHARE = 1 / 12
 _STRANGE = frozenset('"\\') | frozenset(map(chr, range(32)))
 Name = tuple[str, ...]
 """Member names from the record down to a value."""
@@ -38,7 +41,8 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The members of one object. Values without an `inner` shape may be anything."""
+    """The members of one object, as they mostly follow each other. Values without an `inner` shape
+    may be anything."""
 
     members: dict[str, Member]
 
@@ -49,19 +53,24 @@ def learn(records: Iterable[object], whole: frozenset[Name], at: Name = ()) -> S
     `whole`: values that are needed as they are, so nothing below them is part of a shape.
     """
     seen: dict[str, list[object]] = {}
-    count = 0
+    every: list[dict[str, object]] = []
     for one in records:
-        if one.__class__ is not dict:
+        if not isinstance(one, dict):
             return None
-        count += 1
+        every.append(one)
         for name, value in one.items():
             seen.setdefault(name, []).append(value)
+    count = len(every)
     if not seen or len(seen) > _MEMBERS_MAX or len(at) >= _DEPTH_MAX or _is_map(seen, count):
         return None
     if any(not _STRANGE.isdisjoint(name) for name in seen):
         return None
+    order = _merged(every)
+    if _is_unordered(every, order):
+        return None
     members = {}
-    for name, values in seen.items():
+    for name in order:
+        values = seen[name]
         below = (*at, name)
         objects = [value for value in values if value is not None]
         inner = learn(objects, whole, below) if objects and below not in whole else None
@@ -74,10 +83,46 @@ def _is_map(seen: dict[str, list[object]], count: int) -> bool:
     return len(seen) > 8 and sum(map(len, seen.values())) * 4 < len(seen) * count
 
 
+def _merged(every: Iterable[Collection[str]]) -> list[str]:
+    """All names in one order, each new one behind that which it was seen behind.
+
+    Whoever has most of them first, since it leaves the fewest whose order is guessed.
+    """
+    order: list[str] = []
+    known: set[str] = set()
+    for names in sorted(every, key=len, reverse=True):
+        if known.issuperset(names):
+            continue
+        at = 0
+        for name in names:
+            if name in known:
+                at = order.index(name) + 1
+                continue
+            order.insert(at, name)
+            known.add(name)
+            at += 1
+    return order
+
+
+def _is_unordered(every: Sequence[Iterable[str]], order: Sequence[str]) -> bool:
+    """Whether the members of these objects follow each other now so, now otherwise."""
+    if len(order) <= _UNORDERED_MAX:
+        return False
+    place = {name: at for at, name in enumerate(order)}
+    steps = back = 0
+    for names in every:
+        last = -1
+        for name in names:
+            steps += 1
+            back += place[name] < last
+            last = place[name]
+    return back > steps * _STEPS_BACK_SHARE
+
+
 def widen(old: Shape, new: Shape) -> Shape:
     """One that has room for what either has."""
     members = {}
-    for name in {**old.members, **new.members}:
+    for name in _merged([old.members, new.members]):
         one, other = old.members.get(name), new.members.get(name)
         if one is None or other is None:
             only = one or other
@@ -102,8 +147,7 @@ class Form:
         }
         self._fields = {name: f"m{at}" for at, name in enumerate(shape.members)}
         fields: list[Any] = []
-        # without a default first, as the class wants them
-        for name, member in sorted(shape.members.items(), key=lambda item: item[1].optional):
+        for name, member in shape.members.items():
             form = self.inner.get(name)
             of: Any = object if form is None else form.type | None
             if member.optional and form is not None:
@@ -112,9 +156,10 @@ class Form:
             fields.append((field, of, UNSET) if member.optional else (field, of))
         renamed = {field: name for name, field in self._fields.items()}
         self.type: Any = msgspec.defstruct(
-            "Shaped", fields, rename=renamed, forbid_unknown_fields=True, gc=False
-        )
-        self.nothing = self.type(*[None] * len(fields))
+            "Shaped", fields, rename=renamed, forbid_unknown_fields=True, gc=False,
+            kw_only=True,  # or those without a default would have to be first, out of order
+        )  # fmt: skip
+        self.nothing = self.type(**dict.fromkeys(renamed))
         """Stands for an object that is not there: every member is null."""
 
     def decoder(self, *, exact: bool) -> Callable[[bytes], object]:

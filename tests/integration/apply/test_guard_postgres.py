@@ -265,17 +265,18 @@ def test_a_table_that_takes_no_copy_is_not_asked_again(lane: Lane) -> None:
             f" CREATE POLICY everything ON {table} USING (true); SET ROLE {role}".encode()
         )
         try:
-            straight = Straight(compiled)
+            connection.execute(f"CREATE TEMPORARY TABLE {quote(STAGE)} AS TABLE {table}".encode())
+            straight = Straight(compiled, STAGE)
             with connection.transaction():
                 for _ in range(100):
-                    straight.upserted(connection, 1_000, 1_000)
+                    straight.upserted(1_000, 1_000, 0)
                 assert straight.pays(1_000)
                 assert not straight.land(connection, [piece])
                 assert connection.execute(f"SELECT count(*) FROM {table}".encode()).fetchall() == [
                     (0,)
                 ]
                 for _ in range(100):
-                    straight.upserted(connection, 1_000, 1_000)
+                    straight.upserted(1_000, 1_000, 0)
                 assert not straight.pays(1_000)
         finally:
             connection.execute(f"RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}".encode())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import msgspec
 import pytest
 
 from apply.mapping.compile import compile_mapping
@@ -9,7 +12,7 @@ from apply.mapping.shape import LEAST_RECORDS, Form, Learner, Shape, learn, wide
 from apply.mapping.types import CompiledMapping, Place
 from apply.outcomes import Outcome, Reason
 from schemas.definitions.mapping import MappingSpec
-from schemas.records import Observation
+from schemas.records import MissingRecord, Observation
 from tests.unit.apply.mapped import column, page, path, spec
 
 _PLACE = Place(4, 1, 11, None, None)
@@ -101,12 +104,47 @@ def test_a_shape_names_all_members_and_which_may_be_missing() -> None:
     assert learn([{'a"': 1}], _NOTHING) is None
 
 
+def test_members_stand_in_a_shape_as_they_follow_each_other() -> None:
+    """They are looked for from the last one on, so that of many the wrong order takes long."""
+    found = learn([{"a": 1, "e": 1}, {"a": 1, "b": 1, "d": 1, "e": 1}, {"c": 1, "d": 1}], _NOTHING)
+    assert found is not None
+    assert "".join(found.members) == "cabde"
+    other = learn([{"d": 1, "x": 1, "e": 1, "y": 1}], _NOTHING)
+    assert other is not None
+    both = widen(found, other)
+    assert "".join(both.members) == "cabdxey"
+    decoded = Form(both).decoder(exact=True)(b'{"b":1,"x":2}')
+    assert "".join(decoded.__struct_fields__) == "".join(f"m{at}" for at in range(7))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("members", "has_one"), [(24, True), (25, False), (200, False)])
+def test_many_members_without_an_order_have_no_shape(members: int, has_one: bool) -> None:
+    dice, names = Random(1), [f"n{at}" for at in range(members)]
+    ordered = [{name: 1 for name in names if dice.random() < 0.7} for _ in range(50)]
+    assert learn(ordered, _NOTHING) is not None
+    mixed = [dict.fromkeys(dice.sample(names, members), 1) for _ in range(50)]
+    assert (learn(mixed, _NOTHING) is not None) is has_one
+    assert learn([{"id": 1, "deep": one} for one in mixed], _NOTHING) is not None
+
+
 def test_objects_whose_names_are_data_have_no_shape() -> None:
     days = [{f"2024-03-{day:02d}": 1 for day in range(at, at + 3)} for at in range(1, 28)]
     assert learn(days, _NOTHING) is None
     found = learn([{"id": 1, "by_day": one} for one in days], _NOTHING)
     assert found is not None
     assert found.members["by_day"].inner is None
+
+
+def test_pages_with_holes_are_no_reason_to_give_a_shape_up() -> None:
+    compiled = _learnt()
+    holes = msgspec.structs.replace(
+        _page(), missing=[MissingRecord(0, "erased", 9)], records=[b"", *_page().records[1:]]
+    )
+    for _ in range(100):
+        found = compiled.map_page(holes, _PLACE)
+        assert found.outcomes[0] == Outcome.ERASED
+        assert len(found.rows) == LEAST_RECORDS - 1
+    assert compiled.mapper.__self__.plans["interval"].shaped is not None  # type: ignore[attr-defined]
 
 
 def test_a_widened_shape_has_room_for_both() -> None:
