@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from apply.mapping.types import CompiledMapping, Mapped
 from apply.outcomes import PENDING, Outcome, RecordFault
 from schemas.records import Mark, Observation
+
+if TYPE_CHECKING:
+    from apply.prepare import Prepared
 
 _PENDING, _APPLIED = bytes([PENDING]), bytes([Outcome.APPLIED])
 UNMAPPED = 0
@@ -111,11 +115,16 @@ class Part:
 
 @dataclass(slots=True)
 class Batch:
-    """What one transaction of the sink takes. `records` and `size` (bytes) bound the memory."""
+    """What one transaction of the sink takes. `records` and `size` (bytes) bound the memory.
+
+    `prepared`: what was done before the transaction, by mapping version; only while the batch is as
+    it was cut.
+    """
 
     parts: list[Part] = field(default_factory=list)
     records: int = 0
     size: int = 0
+    prepared: Mapping[int, Prepared] = field(default_factory=dict)
 
     def pages(self) -> Iterator[PageWork]:
         """All pages, each partition's in log order."""

@@ -21,6 +21,7 @@ from apply.faults import NO_FUNCTION
 from apply.functions.process import FunctionUnavailable
 from apply.inbox import Inbox, ReaderFailed, ReadFault, Stopped, Stuck, Suspects
 from apply.listings import Listings
+from apply.prepare import prepare
 from schemas.codec import UnknownSchema
 from schemas.failpoints import Hit
 from schemas.log import config
@@ -303,6 +304,7 @@ class Reader:
         if drained:
             self._pass_markers_of(self._parts.values())
         batch, self._batch, self._parts = self._batch, Batch(), {}
+        prepare(batch)
         while not self._inbox.put_batch(batch, 0.2):
             if self._stop.is_set():
                 raise Stopped

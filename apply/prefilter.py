@@ -8,10 +8,10 @@ stored only gets newer. Whatever the question leaves open, the upsert decides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
-from apply.copy_form import RowForms, chunks
+from apply.copy_form import RowForms
 from apply.guard import broken_sql, undecided_sql
 from apply.mapping.types import INDEX, OFFSET, PARTITION_ID, CompiledMapping, Row
 from apply.sink import Connection
@@ -62,8 +62,8 @@ class Prefilter:
 
     def __init__(self, compiled: CompiledMapping) -> None:
         self._asked = f"asked_{compiled.version_id}"
-        self._question = Question(compiled)
-        names = columns_sql(self._question.columns)
+        self.question = Question(compiled)
+        names = columns_sql(self.question.columns)
         self._create = (
             f"CREATE TEMPORARY TABLE {quote(self._asked)} ON COMMIT DELETE ROWS AS"
             f" SELECT {names} FROM {target_sql(compiled.spec)} WITH NO DATA"
@@ -93,16 +93,15 @@ class Prefilter:
             self._share += _NEWEST_WEIGHT * (beaten / rows - self._share)
 
     def split(
-        self, connection: Connection, rows: Sequence[Row], known: Mapping[int, bytearray]
+        self, connection: Connection, rows: Sequence[Row], question: Iterable[bytes]
     ) -> tuple[list[Row], list[Row], int]:
         """Rows that may win, rows that are beaten, and how many of these break an exact declaration.
 
-        `known`: the question in binary COPY by the identity of the row, where it was formed already.
+        `question`: about these rows, as a whole binary COPY in pieces.
         """
         connection.execute(f"DELETE FROM {quote(self._asked)}".encode())
-        form = self._question.form
         with connection.cursor().copy(self._copy.encode()) as copy:
-            for piece in chunks(known.get(id(row)) or form(row) for row in rows):
+            for piece in question:
                 copy.write(piece)
         cursor = connection.cursor(binary=True)
         kept: list[Row] = []

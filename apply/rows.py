@@ -6,7 +6,7 @@ that one record is stored as a fault and the rest lands; a fault of the sink alw
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import psycopg
@@ -101,7 +101,8 @@ class Landing:
         self._events = None if silent else target.events
         self._used = False
         self._landed = Landed()
-        self._forms = share.forms()
+        self._forms: dict[int, bytearray] | None = None
+        self._prepared = share.prepared
         self._families = share.families()
         self._blame_timeouts = self._careful = False
         self._timed_out = 0
@@ -122,9 +123,13 @@ class Landing:
         more than one record does, it is no record's fault, and SinkFault is raised.
         """
         self._blame_timeouts, self._careful = blame_timeouts, careful
+        if found is not None:
+            self._prepared = None
+        prepared = self._prepared
         waiting = list(rows) if found is None else self._above(rows, found)
         while waiting:
-            folded = fold(waiting, self._target.compiled)
+            folded = fold(waiting, self._target.compiled) if prepared is None else prepared.folded
+            prepared = None
             if careful:
                 waiting = self._isolate_all(folded.winners, folded.losers)
             else:
@@ -141,7 +146,7 @@ class Landing:
             upserted = self._upsert(winners)
             prefilter.learn(len(winners), len(upserted.beaten))
             return self._accept(upserted)
-        kept, beaten, broken = prefilter.split(self._connection, winners, self._share.questions())
+        kept, beaten, broken = prefilter.split(self._connection, winners, self._question(winners))
         prefilter.learn(len(winners), len(beaten))
         self._share.mark(beaten, Outcome.SUPERSEDED)
         self._landed.broken += broken
@@ -272,9 +277,22 @@ class Landing:
             for piece in self._copy(rows):
                 copy.write(piece)
 
-    def _copy(self, rows: Sequence[Row]) -> Iterator[bytes]:
+    def _copy(self, rows: Sequence[Row]) -> Iterable[bytes]:
         """The rows as a whole binary COPY, in pieces."""
+        ready = self._prepared
+        if ready is not None and ready.copy is not None and rows is ready.folded.winners:
+            return ready.copy
+        if self._forms is None:
+            self._forms = self._share.forms()
         known, form = self._forms, self._target.forms.form
+        return chunks(known.get(id(row)) or form(row) for row in rows)
+
+    def _question(self, rows: Sequence[Row]) -> Iterable[bytes]:
+        """What the prefilter asks about the rows, as a whole binary COPY in pieces."""
+        ready = self._prepared
+        if ready is not None and ready.question is not None and rows is ready.folded.winners:
+            return ready.question
+        known, form = self._share.questions(), self._target.prefilter.question.form
         return chunks(known.get(id(row)) or form(row) for row in rows)
 
     def _sort_out(self, winners: list[Row], upserted: _Upserted) -> None:

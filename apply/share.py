@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from apply.batch import Batch, PageWork, Work
@@ -17,6 +17,7 @@ from apply.mapping.types import (
     Row,
 )
 from apply.outcomes import PENDING, Outcome, Reason, RecordFault, Refusal
+from apply.prepare import Prepared, by_identity
 
 Coordinates = tuple[int, int, int]
 """Number of the partition id, original offset, index: one record."""
@@ -38,8 +39,10 @@ class Family:
 class Share:
     """The pages of a batch that one mapping reads."""
 
-    def __init__(self, compiled: CompiledMapping) -> None:
+    def __init__(self, compiled: CompiledMapping, prepared: Prepared | None = None) -> None:
+        """`prepared`: of exactly the pages that `add` takes in."""
         self.compiled = compiled
+        self.prepared = prepared
         self.works: list[tuple[PageWork, Work]] = []
         self._by_place: dict[tuple[int, int], list[Work]] = {}
 
@@ -55,11 +58,11 @@ class Share:
 
     def forms(self) -> dict[int, bytearray]:
         """The form of each row that was formed already, by the identity of the row."""
-        return _by_identity((work.mapped.rows, work.forms) for _, work in self.works)
+        return by_identity((work.mapped.rows, work.forms) for _, work in self.works)
 
     def questions(self) -> dict[int, bytearray]:
         """What the prefilter asks about each row, where it was formed already; as `forms`."""
-        return _by_identity((work.mapped.rows, work.questions) for _, work in self.works)
+        return by_identity((work.mapped.rows, work.questions) for _, work in self.works)
 
     def families(self) -> dict[Row, Family]:
         """The children of all rows that have any, by the lineage of the row."""
@@ -101,17 +104,6 @@ class Share:
         return None
 
 
-def _by_identity(
-    pages: Iterable[tuple[Sequence[Row], Sequence[bytearray | None]]],
-) -> dict[int, bytearray]:
-    return {
-        id(row): form
-        for rows, forms in pages
-        for row, form in zip(rows, forms, strict=False)
-        if form is not None
-    }
-
-
 def shares(batch: Batch) -> list[Share]:
     """The shares of all mappings that have pages in the batch; begins a new attempt for each page."""
     found: dict[int, Share] = {}
@@ -122,7 +114,8 @@ def shares(batch: Batch) -> list[Share]:
                 continue
             share = found.get(work.mapping_version)
             if share is None:
-                share = found[work.mapping_version] = Share(work.compiled)
+                prepared = batch.prepared.get(work.mapping_version)
+                share = found[work.mapping_version] = Share(work.compiled, prepared)
             share.add(page, work)
     return list(found.values())
 
