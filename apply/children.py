@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from apply.copy_form import RowForms, chunks
+from apply.copy_form import RowForms
+from apply.copy_frame import chunks
 from apply.mapping.types import (
     CHILD_SYSTEM_COLUMNS,
     LINEAGE,

@@ -6,7 +6,7 @@ formed. A writer belongs to one thread; its output is what `Copy.write_row` woul
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import psycopg
@@ -18,10 +18,6 @@ from psycopg.pq import Format
 
 from apply import dumpers
 from apply.mapping.types import Row
-
-HEADER = b"PGCOPY\n\xff\r\n\0" + b"\0\0\0\0" + b"\0\0\0\0"
-TRAILER = b"\xff\xff"
-_CHUNK_ROWS = 500
 
 
 class _Adapters:
@@ -68,15 +64,3 @@ class RowForms:
             return self.form(row)
         except Exception:
             return None
-
-
-def chunks(forms: Iterable[bytes | bytearray]) -> Iterator[bytes]:
-    """A whole COPY in pieces to be sent, header and trailer included."""
-    waiting: list[bytes | bytearray] = [HEADER]
-    for form in forms:
-        waiting.append(form)
-        if len(waiting) >= _CHUNK_ROWS:
-            yield b"".join(waiting)
-            waiting.clear()
-    waiting.append(TRAILER)
-    yield b"".join(waiting)

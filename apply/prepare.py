@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from apply.batch import Batch, Work
-from apply.copy_form import chunks
+from apply.copy_frame import chunks
 from apply.fold import Folded, fold
 from apply.mapping.types import CompiledMapping, Row
 

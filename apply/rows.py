@@ -15,7 +15,8 @@ import structlog
 from apply.barrier import Barrier, listed
 from apply.changes import Change, Events
 from apply.children import ChildTables
-from apply.copy_form import RowForms, chunks
+from apply.copy_form import RowForms
+from apply.copy_frame import chunks
 from apply.faults import SinkFault, check_filled, is_of_a_value, refusal, timed_out
 from apply.fold import fold, split_barred
 from apply.guard import broken_sql, lowered_sql, others_sql, upsert_sql

@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 from apply.absence import Absence, sweep
-from apply.copy_form import RowForms, chunks
+from apply.copy_form import RowForms
+from apply.copy_frame import chunks
 from apply.guard import (
     before_sql,
     below_listing,

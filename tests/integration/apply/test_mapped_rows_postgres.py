@@ -13,7 +13,8 @@ import pytest
 from psycopg import sql
 
 from apply.children import ChildTables
-from apply.copy_form import RowForms, chunks
+from apply.copy_form import RowForms
+from apply.copy_frame import chunks
 from apply.fold import fold
 from apply.guard import upsert_sql
 from apply.mapping.compile import compile_mapping

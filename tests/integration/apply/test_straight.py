@@ -8,7 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from apply.copy_form import RowForms, chunks
+from apply.copy_form import RowForms
+from apply.copy_frame import chunks
 from apply.mapping.types import CompiledMapping
 from apply.metrics import PAUSED
 from apply.sink import connect

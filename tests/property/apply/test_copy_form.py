@@ -14,7 +14,8 @@ from psycopg.adapt import AdaptersMap, Transformer
 from psycopg.pq import Format
 
 from apply import dumpers
-from apply.copy_form import HEADER, TRAILER, RowForms, chunks
+from apply.copy_form import RowForms
+from apply.copy_frame import HEADER, TRAILER, chunks
 from apply.mapping.compile import compile_mapping
 from apply.mapping.types import CompiledMapping, Place, Row
 from tests.property.apply import pages, specs

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apply.batch import Batch, PageWork, Part, Work
-from apply.copy_form import RowForms, chunks
+from apply.copy_form import RowForms
+from apply.copy_frame import chunks
 from apply.fold import fold
 from apply.mapping.compile import compile_mapping
 from apply.mapping.types import CompiledMapping, Place, Row

@@ -1,0 +1,21 @@
+"""The frame of a binary COPY around rows that are formed already. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+HEADER = b"PGCOPY\n\xff\r\n\0" + b"\0\0\0\0" + b"\0\0\0\0"
+TRAILER = b"\xff\xff"
+_CHUNK_ROWS = 500
+
+
+def chunks(forms: Iterable[bytes | bytearray]) -> Iterator[bytes]:
+    """A whole COPY in pieces to be sent, header and trailer included."""
+    waiting: list[bytes | bytearray] = [HEADER]
+    for form in forms:
+        waiting.append(form)
+        if len(waiting) >= _CHUNK_ROWS:
+            yield b"".join(waiting)
+            waiting.clear()
+    waiting.append(TRAILER)
+    yield b"".join(waiting)
