@@ -166,6 +166,7 @@ class Reader:
             self._begin_again()
             self._inbox.put_event(ReaderFailed("Kafka no longer knows the topic"))
         self._obey()
+        self._inbox.free()
         if not self._reading:
             if self._batch.parts:
                 self._cut(drained=True)

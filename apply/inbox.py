@@ -122,6 +122,15 @@ class Inbox:
         self._events: deque[Event] = deque()
         self._changed = threading.Condition()
         self._closed = False
+        self._applied: deque[Batch] = deque()
+
+    def applied(self, batch: Batch) -> None:
+        """The writer is done with it. To free so many rows takes a while: the reader has the time."""
+        self._applied.append(batch)
+
+    def free(self) -> None:
+        """Let go of what was applied; called by the reader."""
+        self._applied.clear()
 
     def put_event(self, event: Event) -> None:
         """Never waits."""

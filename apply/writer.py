@@ -176,6 +176,7 @@ class Writer:
             self._report(report.lowered, report.broken)
             self._ownership.stopped(report.halted)
             ends |= {part.partition: part.end for part in report.batch.parts}
+        self._inbox.applied(batch)
         self._batch = None
         self._healthy()
         self._read_on()
