@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from apply.batch import PageWork, Work
@@ -18,6 +17,7 @@ from apply.outcomes import Outcome, RecordFault, counts
 from apply.queries import load
 from apply.same_record import Group, Where, digest, fingerprint
 from apply.sink import Connection
+from apply.sql_text import quote
 from schemas.records import Observation
 
 _SQL = load("ledger")
@@ -134,10 +134,10 @@ def _copy(
 ) -> None:
     if not rows:
         return
-    target = sql.Identifier(f"stage_{table}") if replay else sql.Identifier("gapless", table)
-    names = sql.SQL(", ").join(sql.Identifier(name) for name, _ in columns)
-    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(target, names)
-    with connection.cursor().copy(statement) as copy:
+    target = quote(f"stage_{table}") if replay else f"gapless.{quote(table)}"
+    names = ", ".join(quote(name) for name, _ in columns)
+    statement = f"COPY {target} ({names}) FROM STDIN (FORMAT BINARY)"
+    with connection.cursor().copy(statement.encode()) as copy:
         copy.set_types([kind for _, kind in columns])
         for row in rows:
             copy.write_row(row)

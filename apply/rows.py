@@ -248,21 +248,28 @@ class Landing:
         landed = self._look(winners)
         upserted = _Upserted([], [], landed)
         if self._events is None:
-            count = len(winners)
-            updated = target.straight.updated(connection, count)
-            counted = connection.execute(target.upsert_counted.encode()).rowcount
-            updated = target.straight.updated(connection, count) - updated
-            target.straight.upserted(count, counted, updated)
-            if counted < len(winners):
+            written = self._counted(len(winners))
+            if written < len(winners):
                 self._sort_out(winners, upserted)
             return upserted
         before = self._events.before(connection)
-        written = connection.cursor(binary=True).execute(target.upsert.encode()).fetchall()
-        if len(written) < len(winners):
+        rows = connection.cursor(binary=True).execute(target.upsert.encode()).fetchall()
+        if len(rows) < len(winners):
             self._sort_out(winners, upserted)
-        done = {(one[0], one[1], one[2]) for one in written}
+        done = {(one[0], one[1], one[2]) for one in rows}
         landed.changes += self._events.after(connection, before, done, winners)
         return upserted
+
+    def _counted(self, staged: int) -> int:
+        """The upsert of so many rows; how many were written."""
+        target, connection = self._target, self._connection
+        straight = target.straight
+        if not straight.counts(staged):
+            return connection.execute(target.upsert_counted.encode()).rowcount
+        before = straight.updated(connection)
+        written = connection.execute(target.upsert_counted.encode()).rowcount
+        straight.upserted(staged, written, straight.updated(connection) - before)
+        return written
 
     def _may_go_straight(self, winners: list[Row]) -> bool:
         """Events need to know what each row was before."""

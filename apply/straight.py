@@ -17,6 +17,8 @@ from apply.sql_text import columns_sql, quote, target_sql
 
 _LEAST_ROWS = 200
 _BATCHES_MAX = 64
+REST_BATCHES = 7
+"""Not counted after one that updated rows: most likely the next ones do too."""
 # COPY is held up by nothing that somebody alters by hand: bytes of one type are read as another one's,
 # and without the key's index the same row comes twice. The upsert finds both. Whoever reads the
 # table, if only no row of it, keeps it as it is until the end of the transaction.
@@ -48,7 +50,7 @@ class Straight:
         self._as_expected = _AS_EXPECTED.format(table=table)
         key = sorted(column.name for column in compiled.key_columns)
         self._asked = {"table": table, "stage": f"pg_temp.{quote(stage)}", "key": key}
-        self._new = 0
+        self._new = self._rest = 0
         self._wanted: float = 1
         """Batches of new rows before a try: twice as many after each one that failed."""
 
@@ -56,18 +58,23 @@ class Straight:
         """Whether so many rows are worth a try."""
         return rows >= _LEAST_ROWS and self._new >= self._wanted
 
-    def updated(self, connection: Connection, rows: int) -> int:
-        """How many rows of the table were updated, for `upserted`; to ask before and after an upsert
-        of so many. What earlier transactions updated may be counted too."""
+    def counts(self, rows: int) -> bool:
+        """Whether to tell `upserted` about the next upsert, of so many rows."""
         if rows < _LEAST_ROWS:
-            return 0
+            return False
+        self._rest, counts = max(0, self._rest - 1), self._rest == 0
+        return counts
+
+    def updated(self, connection: Connection) -> int:
+        """How many rows of the table were updated, for `upserted`; to ask before and after an upsert.
+        What earlier transactions updated may be counted too."""
         [[updated]] = connection.execute(self._updated, [self._table]).fetchall()
         return int(updated)
 
     def upserted(self, rows: int, written: int, updated: int) -> None:
         """What the upsert did with so many rows: it wrote and updated so many."""
-        if rows >= _LEAST_ROWS:
-            self._new = self._new + 1 if written == rows and not updated else 0
+        self._new = self._new + 1 if written == rows and not updated else 0
+        self._rest = REST_BATCHES if updated else 0
 
     def land(self, connection: Connection, pieces: Iterable[bytes]) -> bool:
         """Whether these rows (a whole binary COPY) are in the table now; if not, none of them is.

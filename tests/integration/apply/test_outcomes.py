@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
+from apply import straight
 from apply.prefilter import Prefilter
 from apply.straight import Straight
 from schemas.records import MissingRecord
@@ -253,6 +254,7 @@ def test_new_rows_go_straight_into_the_table_and_others_never_do(
         return tried[-1]
 
     monkeypatch.setattr(Straight, "land", told)
+    monkeypatch.setattr(straight, "REST_BATCHES", 0)
     scene = make_scene(partitions=1)
 
     def put(number: int, versions: Mapping[int, int]) -> None:

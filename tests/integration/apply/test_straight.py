@@ -164,16 +164,18 @@ def test_batches_that_update_alike_are_no_batches_of_new_rows(lane: Lane) -> Non
         assert straight.land(connection, list(chunks(map(form, rows))))
         for reported in (True, False, True, True):
             with connection.transaction():
-                before = straight.updated(connection, 1_000)
+                before = straight.updated(connection)
                 connection.execute(f"UPDATE {table} SET v = 2".encode())
-                updated = straight.updated(connection, 1_000) - before
+                updated = straight.updated(connection) - before
                 straight.upserted(1_000, 1_000, updated)
             assert updated == 9
             assert not straight.pays(1_000)
             if reported:
                 connection.execute("SELECT pg_stat_force_next_flush()")
                 connection.execute("SELECT")
-        assert straight.updated(connection, 10) == 0, "so few are not counted"
+        counted = [straight.counts(1_000) for _ in range(9)]
+        assert counted == [False] * 7 + [True, True], "after updates it rests"
+        assert not straight.counts(10), "so few are not counted"
         straight.upserted(1_000, 1_000, 0)
         assert straight.pays(1_000)
 
