@@ -63,6 +63,7 @@ _SQL = load("shadow")
 _NEAR = 200
 """Offsets behind live from which on the rest is read while live waits; a second or two."""
 _LOCK_MS = 2_000
+_OTHER_ENDS_MS = 5_000
 _AGAIN_S = 1.0
 
 
@@ -97,7 +98,7 @@ def run_shadow(
             closing(Surroundings(definitions.folder)) as outside,
             connect(settings.postgres, "replay-beside") as connection,
         ):
-            _lock(connection, spec)
+            _lock(connection, spec.name)
             one = _Shadow(settings, connection, spec, pacing, hit, outside)
             return one.run(back=back, swap=swap, accept_missing=accept_missing)
     except psycopg.Error as error:
@@ -118,10 +119,14 @@ def drop_beside(settings: Settings, mapping: str) -> str:
         raise sink_fault(error) from error
 
 
-def _lock(connection: Connection, spec: MappingSpec) -> None:
-    row = connection.execute(_SQL["lock"], {"mapping": spec.name}).fetchone()
-    if row is None or not row[0]:
-        raise ReplayRefused(f"another process replays {spec.name} beside live")
+def _lock(connection: Connection, mapping: str) -> None:
+    try:
+        with connection.transaction():
+            connection.execute(f"SET LOCAL lock_timeout = {_OTHER_ENDS_MS}")
+            connection.execute(_SQL["lock"], {"mapping": mapping})
+    except psycopg.errors.LockNotAvailable:
+        why = f"another process replays {mapping} beside live: stop it first, or let it end"
+        raise ReplayRefused(why) from None
 
 
 class _Shadow:
@@ -364,9 +369,7 @@ def _drop(settings: Settings, connection: Connection, mapping: str) -> str:
     aside = next((one for one in versions if one.state in ("shadow", "kept")), None)
     if aside is None:
         raise ReplayRefused(f"no table of {mapping} stands beside the live one")
-    row = connection.execute(_SQL["lock"], {"mapping": mapping}).fetchone()
-    if row is None or not row[0]:
-        raise ReplayRefused(f"another process replays {mapping} beside live: stop it first")
+    _lock(connection, mapping)
     asked = {"version": aside.id}
     with connection.transaction():
         drop(connection, tables_of(connection, [aside.id]))

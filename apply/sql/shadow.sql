@@ -1,8 +1,9 @@
 -- Tables beside the live ones: what is carried over to them, what refuses a swap, and the swap itself.
 
 -- name: lock
--- One replay beside live at a time per mapping, for as long as the session lasts.
-SELECT pg_try_advisory_lock(hashtextextended('gapless beside ' || %(mapping)s, 0))
+-- One replay beside live at a time per mapping, for as long as the session lasts. It waits as long as
+-- the lock's time-out: the server notices a moment late that the one before has ended.
+SELECT pg_advisory_lock(hashtextextended('gapless beside ' || %(mapping)s, 0))
 
 -- name: register
 -- A version that only the table beside has; live goes on with the one before.
