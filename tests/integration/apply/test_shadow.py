@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (
@@ -19,7 +18,6 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 
-from apply import shadow
 from apply.replay_report import Progress, ReplayRefused
 from apply.service import REFUSED, serve
 from apply.shadow import drop_beside, run_shadow
@@ -28,7 +26,6 @@ from ops.audit import audit
 from schemas.failpoints import REPLAY
 from schemas.records import Mark, Observation
 from tests.integration.apply.scene import Scene, account, begin, complete, page
-from tests.waiting import wait_until
 from tests.workers import wait_for, workers
 
 TO_TEXT = {
@@ -367,36 +364,3 @@ def _some(dice: random.Random, number: int) -> list[Observation | Mark]:
     )  # fmt: skip
     ended = complete(listed, kind="snapshot_complete", stable=dice.random() < 0.5)
     return [begin(f"s{number}"), listed, ended]
-
-
-_HELD = "SELECT pg_advisory_lock(hashtextextended('gapless beside accounts', 0))"
-_WAITS = (
-    "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database"
-    " WHERE l.locktype = 'advisory' AND NOT l.granted AND d.datname = current_database())"
-)
-
-
-def test_one_replay_beside_live_waits_for_the_end_of_the_one_before(
-    make_scene: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scene = make_scene(partitions=1)
-    with scene.applying():
-        fill(scene)
-        scene.settle()
-    definitions = scene.write(2, **TO_TEXT)
-    with psycopg.connect(scene.lane.postgres, autocommit=True) as before:
-        before.execute(_HELD)
-        with monkeypatch.context() as patched:
-            patched.setattr(shadow, "_OTHER_ENDS_MS", 100)
-            with pytest.raises(ReplayRefused, match="another process replays accounts"):
-                run_shadow(scene.settings, definitions, "accounts")
-
-        def end() -> None:
-            wait_until(lambda: scene.value(_WAITS), 60, "the next one waits")
-            before.close()
-
-        ending = threading.Thread(target=end)
-        ending.start()
-        run_shadow(scene.settings, definitions, "accounts", swap=False)
-        ending.join()
-    assert scene.value("SELECT count(*) FROM gapless_beside.accounts") > 0
