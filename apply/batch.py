@@ -137,8 +137,9 @@ class Batch:
             yield from part.marks
 
     def without(self, lost: frozenset[int]) -> Batch:
-        """The same batch without the partitions that are no longer ours."""
-        return self._of([part for part in self.parts if part.partition not in lost])
+        """The same batch without the partitions that are no longer ours; itself if it has none."""
+        kept = [part for part in self.parts if part.partition not in lost]
+        return self if len(kept) == len(self.parts) else self._of(kept)
 
     def until(self, offsets: Mapping[int, int]) -> Batch:
         """The same batch, but of these partitions nothing behind the record at this offset."""

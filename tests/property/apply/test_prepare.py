@@ -72,6 +72,7 @@ def test_a_batch_that_something_is_taken_out_of_is_not_prepared() -> None:
     batch = _batch(compiled, dice)
     prepare(batch)
     assert batch.prepared
+    assert batch.without(frozenset([7])) is batch
     for less in (batch.without(frozenset([1])), batch.until({0: 1})):
         assert not less.prepared
         assert [share.prepared for share in shares(less)] == [None]
