@@ -66,6 +66,7 @@ def _batches(reader: Reader, inbox: Inbox, stretches: list[Stretch]) -> Iterator
             for part in found.parts:
                 if part.end >= left.get(part.partition, part.end + 1):
                     del left[part.partition]
+            inbox.applied(found)
         elif isinstance(found, ReadFault | Stuck | ReaderFailed):
             raise PassFailed(found.detail)
 
