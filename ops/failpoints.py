@@ -104,7 +104,8 @@ def _act(name: str, term: Term) -> None:
     if term.action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif term.action == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
+        # To this thread: sent to the process, another thread may take it while this one goes on.
+        signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
     elif term.action == "sleep":
         time.sleep(term.argument)
     elif term.action == "exit":

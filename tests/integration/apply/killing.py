@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -47,7 +48,7 @@ def main() -> None:
         if any(STOP in str(row[0]) for row in rows):
             with self._connection.cursor().copy(self._target.copy.encode()) as copy:
                 copy.write(b"PGCOPY\n\xff\r\n\0" + bytes(8))  # a header, and no row yet
-                os.kill(os.getpid(), signal.SIGSTOP)
+                signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # here, not some thread
         if any(LAND in str(row[0]) for row in rows):
             _end()
         stage(self, rows)

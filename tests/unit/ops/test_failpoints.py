@@ -126,3 +126,26 @@ def test_stop_waits_until_it_is_woken(tmp_path: Path) -> None:
     os.kill(child.pid, signal.SIGCONT)
     found, _ = child.communicate(timeout=30)
     assert (child.returncode, found) == (0, b"went on\n")
+
+
+def test_a_thread_that_stops_its_process_does_nothing_more_until_it_is_woken(
+    tmp_path: Path,
+) -> None:
+    """Whichever thread the process would have taken the signal in: work ends at the failpoint."""
+    past, stops = tmp_path / "past", 60
+    code = (
+        "import sys, threading; from ops.failpoints import build\n"
+        f"hit = build('ingest.after_fetch={stops}*stop')\n"
+        "def work():\n"
+        f"    with open({str(past)!r}, 'ab', buffering=0) as file:\n"
+        f"        for _ in range({stops}):\n"
+        "            hit('ingest.after_fetch'); file.write(b'.')\n"
+        "worker = threading.Thread(target=work); worker.start(); worker.join()\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code])
+    for number in range(stops):
+        _, status = os.waitpid(child.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        assert past.stat().st_size == number, "it went on behind the failpoint"
+        os.kill(child.pid, signal.SIGCONT)
+    assert child.wait(30) == 0
