@@ -28,6 +28,8 @@ from tests.integration.ingest.scripted import next_page
 from tests.waiting import wait_until
 
 A, B = "src/a", "src/b"
+MANY = 3 * committer.Limits().pages
+"""Pages that no single transaction holds, so that a second commit still has some, however slow the first."""
 REPOSITORY = Path(__file__).parents[3]
 
 
@@ -124,31 +126,31 @@ def test_a_service_fetches_all_and_stops_in_order(settings: Settings) -> None:
     ["ingest.between_pages", "ingest.after_flush", "ingest.before_commit", "ingest.after_commit"],
 )
 def test_kill_nine_inside_a_transaction_loses_nothing(settings: Settings, at: str) -> None:
-    sources: list[dict[str, object]] = [{"partition_id": A, "pages": 12}]
+    sources: list[dict[str, object]] = [{"partition_id": A, "pages": MANY}]
     with child(settings, sources, failpoints=f"{at}=1*off->1*kill") as first:
         code, output = first.ends()
         assert code == -signal.SIGKILL, output
     before = fetched(settings, A)
     assert set(range(1, before + 1)) <= set(log.pages(settings, A)), "never ahead"
     with child(settings, sources, worker="w2") as second:
-        wait_until(lambda: fetched(settings, A) == 12, 30, "the second worker to finish")
+        wait_until(lambda: fetched(settings, A) == MANY, 30, "the second worker to finish")
         second.signal(signal.SIGTERM)
         code, output = second.ends()
     assert code == OK, output
-    whole(settings, A, 12)
+    whole(settings, A, MANY)
 
 
 def test_a_worker_stopped_past_its_lease_is_fenced_when_it_wakes(settings: Settings) -> None:
     """Stopped with everything flushed and only the commit missing; another one takes over."""
-    sources: list[dict[str, object]] = [{"partition_id": A, "pages": 12}]
+    sources: list[dict[str, object]] = [{"partition_id": A, "pages": MANY}]
     with child(settings, sources, failpoints="ingest.before_commit=1*off->1*stop") as sleeper:
         wait_until(lambda: sleeper.stopped, 30, "the first worker to stop itself")
         before = fetched(settings, A)
         with child(settings, sources, worker="w2") as second:
             begun = time.monotonic()
-            wait_until(lambda: fetched(settings, A) == 12, 30, "the second worker to take over")
+            wait_until(lambda: fetched(settings, A) == MANY, 30, "the second worker to take over")
             assert time.monotonic() - begun < 20
-            assert before < 12
+            assert before < MANY
             sleeper.signal(signal.SIGCONT)
             # it wakes, is fenced, and rejoins the group as an ordinary member
             second.signal(signal.SIGTERM)
@@ -159,7 +161,7 @@ def test_a_worker_stopped_past_its_lease_is_fenced_when_it_wakes(settings: Setti
     assert code == OK, output
     # the broker says so, or the commit's own time-out has passed meanwhile: it restores either way
     assert "fenced" in output or "log partition closed; restoring" in output
-    whole(settings, A, 12)
+    whole(settings, A, MANY)
     assert bounds(settings, settings.observations, 0).end >= end
     assert log.pages(settings, A) == sorted(log.pages(settings, A)), (
         "nothing of the stale one shows"

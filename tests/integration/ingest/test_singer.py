@@ -90,7 +90,11 @@ def test_workers_that_are_killed_while_a_tap_runs_lose_no_record(
     lane: Lane, tmp_path: Path
 ) -> None:
     settings = with_topics(small_settings(lane))
-    folder = definitions(tmp_path, wait_s=0.02)
+    traces = tmp_path / "traces"
+    traces.mkdir()
+    # The first tap goes no further than half, however long its worker takes to be killed.
+    half = {"faults": {str(RECORDS // 2): "hang"}, "traces": str(traces)}
+    folder = definitions(tmp_path, wait_s=0.02, **half)
     environment = {
         **lane.environment,
         "GAPLESS_DEFINITIONS": str(folder),
