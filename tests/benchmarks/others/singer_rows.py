@@ -1,6 +1,6 @@
 """Feeds prepared rows to a Singer target as messages; run by the target's own environment.
 
-`singer_rows.py ADDRESS SCHEMA ROWS`: prints how many seconds the target took for the rows beyond
+`singer_rows.py ADDRESS SCHEMA ROWS`: prints rows per second of the time that the target takes beyond
 what it takes for none, so its start is not counted. Imports nothing of the product.
 """
 
@@ -28,7 +28,7 @@ _TYPES = {
 
 
 def main() -> None:
-    """Prints the seconds that the rows took."""
+    """Prints the rows per second."""
     address, schema, file = sys.argv[1:]
     with open(file, "rb") as opened:
         rows = pickle.load(opened)
@@ -62,7 +62,7 @@ def main() -> None:
         with messages.open("a") as out:
             for row in rows:
                 out.write(_line(type="RECORD", stream="orders", record=_plain(row)))
-        print(_seconds(config, messages) - start_s)
+        print(len(rows) / (_seconds(config, messages) - start_s))
 
 
 def _plain(row: dict[str, object]) -> dict[str, object]:
