@@ -28,6 +28,8 @@ from schemas.keys import split_partition_id
 _log = structlog.get_logger(__name__)
 _SQL = load("snapshots")
 _RETRY = load("retry")
+FIRST_OF_TWO = "first of two listings, since this one can shift"
+"""Why a listing by position deletes nothing until the next one is complete: as it should be."""
 
 
 class Snapshots:
@@ -165,7 +167,7 @@ class Snapshots:
         if row.unreadable:
             return "kept", f"withheld: {row.unreadable} listed records have no readable key"
         if found is None:
-            return "kept", "first of two listings, since this one can shift"
+            return "kept", FIRST_OF_TWO
         absent, living = share_absent(connection, compiled, found)
         share = compiled.spec.absent_max
         if not allowed(absent, living, share) and not self._swept_live(connection, row):
@@ -290,7 +292,8 @@ def _tell(partition_id: str, snapshot: str, state: str, note: str | None) -> Non
             partition_id=partition_id, snapshot=snapshot, why=note,
         )  # fmt: skip
     elif note is not None:
-        _log.warning("no sweep", partition_id=partition_id, snapshot=snapshot, why=note)
+        say = _log.info if note == FIRST_OF_TWO else _log.warning  # every listing that can shift
+        say("no sweep", partition_id=partition_id, snapshot=snapshot, why=note)
 
 
 def release_sweep(

@@ -44,11 +44,14 @@ Name = tuple[str, str | None]
 
 @dataclass
 class Accesses:
-    """All accesses of one process. `folder` is where files of definitions begin."""
+    """All accesses of one process. `folder` is where files of definitions begin. `one_shot`: whoever
+    asks looks once.
+    """
 
     folder: Path
     now_us: Callable[[], int]
     deadline: Deadline | None = None
+    one_shot: bool = False
     _known: dict[Name, tuple[Tenant | None, Access]] = field(default_factory=dict)
     _retired: list[Access] = field(default_factory=list)
     _leaving: list[Access] = field(default_factory=list)
@@ -63,6 +66,7 @@ class Accesses:
             return known[1]
         self._retire([name])
         access = _build(source, tenant, self.folder, self.now_us, self.deadline)
+        access.one_shot = self.one_shot
         self._known[name] = (tenant, access)
         return access
 

@@ -44,6 +44,8 @@ _REFUSALS = {
 _WITNESSES = 4
 _NOT_LET_IN = (403, 404)
 """Providers hide behind the second what they refuse by the first."""
+_LOOKS = 2
+"""Attempts of who looks once, where a further one will hardly help."""
 _GATEWAY_TIMEOUT = 504
 _OVERLOADED = (429, 503)
 
@@ -74,7 +76,8 @@ class Access:
     """How one credential of a source is asked; shared by its partition ids.
 
     `asked_time`: the provider was asked for its time alone, once. `deadline`: when this process
-    must end, by the monotonic clock; None: never.
+    must end, by the monotonic clock; None: never. `one_shot`: whoever asks looks once, and nobody
+    asks again later.
     """
 
     source: str
@@ -88,6 +91,7 @@ class Access:
     share: Callable[[], float] = random.random
     asked_time: bool = False
     deadline: Deadline | None = None
+    one_shot: bool = False
 
     def patience_s(self) -> float:
         """The longest wait that is sat out; a longer one becomes a time to wait until, durably.
@@ -128,7 +132,9 @@ class Exchange:
         self._slow = False
         self._hurried = False
         self._refreshed = False
-        self._why = ""
+        self._refused: Proof | None = None
+        self._refused_with = 0
+        self._why = self._help = ""
 
     async def run(self) -> Outcome:
         """Asks until there is an outcome; bounded by `attempts`, each wait by `wait_max`."""
@@ -145,13 +151,15 @@ class Exchange:
                 if error.slow and self._can_split:
                     return Refusal.SLOW
                 self._slow = error.slow
-                self._why = str(error)
+                self._why, self._help = str(error), error.unblocked_by
+                if error.lasting and access.one_shot and attempt >= _LOOKS:
+                    return self._unanswered(attempt)
                 outcome = await self._pause(attempt)
             except TooLateToSignIn as error:
                 return self._until(0, str(error))
             except SignInLater as error:
                 metrics.FETCHES.labels(access.source, "failed").inc()
-                self._why = str(error)
+                self._why, self._help = str(error), ""
                 outcome = await self._pause(attempt, error.wait_s)
             except (FetchRefused, SecretUnavailable, RenderError, AuthFailed) as error:
                 metrics.FETCHES.labels(access.source, "refused").inc()
@@ -162,9 +170,15 @@ class Exchange:
                 return outcome
         if self._slow and self._sole:
             return Refusal.SLOW
+        return self._unanswered(access.limits.attempts)
+
+    def _unanswered(self, attempts: int) -> Stall:
+        often = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+        helps = self._help or "the provider answering again"
+        again = "" if self._access.one_shot else "; it is asked again and again"
         return Stall(
-            self._scrubbed(f"no answer after {access.limits.attempts} attempts: {self._why}"),
-            "the provider answering again; it is asked again and again",
+            self._scrubbed(f"no answer after {often}: {self._why}"),
+            self._scrubbed(helps + again),
             passing=True,
         )
 
@@ -191,6 +205,8 @@ class Exchange:
                     proof = await access.credential.proof()
             except TimeoutError:  # a token that is being renewed is waited for when all is closed
                 return self._until(0, "no time is left to sign in")
+            if access.one_shot and proof == self._refused:
+                return _not_let_in(self._refused_with)  # read anew, it is what was refused
             got = await self._fetch(proof)
         verdict = judge(got.answer, self._rules, self._server_now(got.fetched))
         metrics.fetched(access.source, verdict.action.value, got.fetched.elapsed_us / US)
@@ -202,6 +218,7 @@ class Exchange:
         if verdict.action in _REFUSALS:
             return _REFUSALS[verdict.action]
         self._why = f"{self._request.method} answered {got.answer.status}"
+        self._help = ""
         self._slow = got.answer.status == _GATEWAY_TIMEOUT
         return await self._react(verdict, got, attempt, proof)
 
@@ -222,15 +239,11 @@ class Exchange:
     ) -> Outcome | None:
         action, status = verdict.action, got.answer.status
         if action is Action.REFRESH_CREDENTIALS and not self._refreshed:
-            self._refreshed = True
+            self._refreshed, self._refused, self._refused_with = True, proof, status
             self._access.credential.refresh(proof)
             return None
         if action is Action.REFRESH_CREDENTIALS:
-            return Stall(
-                f"the provider refuses the credentials ({status})",
-                "a valid secret where `auth` refers to, or correct `auth`",
-                denied=Denied.CREDENTIALS,
-            )
+            return _not_let_in(status)
         if action is Action.PARK:
             wait = PARK_S if verdict.wait_s is None else verdict.wait_s
             return self._until(wait, f"parked by a rule ({status})")
@@ -298,6 +311,14 @@ class Exchange:
         return self._access.secrets.scrubber.text(text)
 
 
+def _not_let_in(status: int) -> Stall:
+    return Stall(
+        f"the provider refuses the credentials ({status})",
+        "a valid secret where `auth` refers to, or correct `auth`",
+        denied=Denied.CREDENTIALS,
+    )
+
+
 def _help_for(error: Exception) -> str:
     if isinstance(error, SecretUnavailable):
         return "set what the reference names"
@@ -352,7 +373,11 @@ async def _ask_time(access: Access) -> bool:
         async with access.limiter.turn():
             found = await access.http.fetch("HEAD", access.http.base_url)
     except (FetchFailed, FetchRefused) as error:
-        _log.info("the provider did not tell its time", source=access.source, error=str(error))
+        _log.info(
+            "the provider did not tell its time",
+            source=access.source,
+            error=access.secrets.scrubber.text(str(error)),
+        )
         return False
     if found.server_time is None:
         return False

@@ -21,6 +21,7 @@ import msgspec
 from yarl import URL
 
 from ingest.bounds import FetchRefused as FetchRefused
+from ingest.unanswered import unanswered
 
 US = 1_000_000
 REDIRECTS_MAX = 5
@@ -42,12 +43,15 @@ HEADER_BYTES_MAX = 16_384
 class FetchFailed(Exception):
     """No whole answer came: a connection, a time-out, a body cut short. Trying again may help.
 
-    `slow`: the time-out of the whole answer; a smaller question may help.
+    `slow`: the time-out of the whole answer; a smaller question may help. `lasting`: trying again
+    within seconds will hardly help. `unblocked_by`: what would, for people; "" where nobody knows.
     """
 
-    def __init__(self, text: str, *, slow: bool = False) -> None:
+    def __init__(
+        self, text: str, *, slow: bool = False, lasting: bool = False, unblocked_by: str = ""
+    ) -> None:
         super().__init__(text)
-        self.slow = slow
+        self.slow, self.lasting, self.unblocked_by = slow, lasting, unblocked_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +211,18 @@ class Http:
                     answer.status, seen, found, requested_at, self._now_us(), _server_time(seen)
                 )
         except aiohttp.ConnectionTimeoutError:
-            raise FetchFailed(f"no connection within {CONNECT_S:g} s") from None
+            text = f"{_host(target)} accepts no connection within {CONNECT_S:g} s"
+            help_ = "a `base_url` that is right, a firewall that lets this machine out, or the provider answering again"
+            raise FetchFailed(text, unblocked_by=help_) from None
         except TimeoutError:
-            raise FetchFailed(f"no whole answer within {timeout_s:.3g} s", slow=True) from None
+            text = f"no whole answer of {_host(target)} within {timeout_s:.3g} s"
+            help_ = "the provider answering sooner; smaller pages; or a longer `limits.timeout`"
+            raise FetchFailed(text, slow=True, unblocked_by=help_) from None
         except (aiohttp.ClientError, zlib.error, ConnectionError, OSError) as error:
-            raise FetchFailed(f"no whole answer: {type(error).__name__}") from None
+            why = unanswered(error, target)
+            raise FetchFailed(
+                why.text, lasting=why.lasting, unblocked_by=why.unblocked_by
+            ) from None
         except ValueError as error:
             raise FetchFailed(f"not a valid answer: {type(error).__name__}") from None
 
@@ -253,6 +264,10 @@ class Http:
         """Around each request as it goes out, so that none goes uncounted."""
         self.before_request()
         return await send(request)
+
+
+def _host(url: URL) -> str:
+    return url.host_port_subcomponent or "the provider"
 
 
 def _content(body: object | None, form: Mapping[str, str] | None) -> tuple[str, bytes] | None:

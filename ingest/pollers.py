@@ -55,7 +55,10 @@ def now_us() -> int:
 
 
 class Pollers:
-    """All partition ids of the definitions. Use from one event loop; close it at the end."""
+    """All partition ids of the definitions. Use from one event loop; close it at the end.
+
+    `one_shot`: the provider is looked at once, and nobody asks again later.
+    """
 
     def __init__(
         self,
@@ -64,11 +67,13 @@ class Pollers:
         hit: Hit,
         deadline: Deadline | None = None,
         now_us: Callable[[], int] = now_us,
+        *,
+        one_shot: bool = False,
     ) -> None:
         self.definitions, self.settings = definitions, settings
         self.hit, self.now_us = hit, now_us
         self._made: dict[str, tuple[Poller, Tenant | None]] = {}
-        self._accesses = Accesses(definitions.folder, now_us, deadline)
+        self._accesses = Accesses(definitions.folder, now_us, deadline, one_shot)
         self.tenancy = Tenancy(definitions.sources, time.monotonic)
         most = settings.record_max_bytes
         self._programs = Programs(definitions.folder, most, now_us, hit)

@@ -237,7 +237,8 @@ class PythonPoller(PartitionPoller):
             )
         if fault.action == "retry":
             if self._attempts >= access.limits.attempts:
-                help_ = "the provider answering again; it is asked again and again"
+                help_ = "the provider answering again"
+                help_ += "" if access.one_shot else "; it is asked again and again"
                 return await self._failed(plan, Stall(reason, help_, passing=True), emit)
             if wait_s <= access.patience_s():
                 await asyncio.sleep(wait_s)

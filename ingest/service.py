@@ -39,7 +39,7 @@ async def run(
     definitions.check()
     prepare()
     begun_s, tails = time.monotonic(), Tails()
-    reserves_s = tuple(source.limits.reserve_s for source in definitions.sources.values())
+    reserves_s = _reserves_s(definitions)
     deadline = None
     if budget_s is not None:
         deadline = Deadline(begun_s + budget_s, reserves_s, settings.linger_s, tails, budget_s)
@@ -63,6 +63,15 @@ async def run(
         return await run_process(settings, work, hit=hit, once=once, budget_s=budget_s)
     finally:
         await pollers.close()
+
+
+def _reserves_s(definitions: Definitions) -> tuple[float, ...]:
+    return tuple(source.limits.reserve_s for source in definitions.sources.values())
+
+
+def reserve_s(definitions: Definitions) -> float:
+    """Seconds that a budget must be above: the longest reserve of all sources."""
+    return max(_reserves_s(definitions), default=0.0)
 
 
 def horizon_of(definitions: Definitions, partition_id: str) -> Horizon:

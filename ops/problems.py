@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 if TYPE_CHECKING:
     from schemas.settings import Settings
 
+STACK = Path(".gapless")
+"""Where `gapless up` keeps the local stack of the folder that commands are started in."""
 FINDING = 1
 USAGE = 2
 UNREACHABLE = 3
@@ -142,7 +145,8 @@ def _postgres(error: BaseException, settings: Settings | None) -> Problem | None
         return Problem(f"{where}: {_first_line(error)}.\nCreate it with createdb.", UNREACHABLE)
     if isinstance(error, psycopg.OperationalError):
         return Problem(
-            f"Postgres at {where} cannot be reached: {_first_line(error)}.\n"
+            stopped_stack(settings, "postgres")
+            or f"Postgres at {where} cannot be reached: {_first_line(error)}.\n"
             "Is it running? `gapless up` starts a local one; GAPLESS_POSTGRES names another.",
             UNREACHABLE,
         )
@@ -160,7 +164,8 @@ def _kafka(error: BaseException, settings: Settings | None) -> Problem | None:
         return Problem(f"{error}\nRun `gapless topics` first.", REFUSED)
     if isinstance(error, KafkaUnreachable):
         return Problem(
-            f"Kafka at {where} cannot be reached: {error}.\n"
+            stopped_stack(settings, "kafka")
+            or f"Kafka at {where} cannot be reached: {error}.\n"
             "Is it running? `gapless up` starts a local one; GAPLESS_KAFKA names another.",
             UNREACHABLE,
         )
@@ -174,6 +179,23 @@ def _kafka(error: BaseException, settings: Settings | None) -> Problem | None:
     if fault.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
         return Problem(f"Kafka at {where}: {fault.str()}.\nRun `gapless topics` first.", REFUSED)
     return Problem(f"Kafka at {where}: {fault.str()} ({fault.name()})", UNREACHABLE)
+
+
+def stopped_stack(settings: Settings | None, server: str) -> str | None:
+    """What to do where `server` (`kafka` or `postgres`) is that of this folder's stack, which does
+    not run: then its address is not known, and that of the settings is nobody's.
+    """
+    from ops.stack.folder import stopped
+
+    if settings is None or not stopped(STACK):
+        return None
+    if getattr(settings, server) != type(settings).model_fields[server].default:
+        return None
+    variable = f"GAPLESS_{server.upper()}"
+    return (
+        f"The local stack of this folder ({STACK}) is not running: `gapless up`.\n"
+        f"Another server than its own is named by {variable}."
+    )
 
 
 def _first_line(error: BaseException) -> str:

@@ -104,7 +104,7 @@ class Report:
             f"Read        {read} in {len(self.partitions)} partitions, {self.seconds:.1f} s",
             f"Outcomes    {outcomes or 'none'}",
             f"Rows        {rows or 'none'}",
-            f"Checkpoints {self.checkpoints:,} of {self.partition_ids:,} partition ids",
+            f"Checkpoints {_checkpoints(self.checkpoints, self.partition_ids)}",
             f"Coverage    {self.coverage:,} stretches",
             *(f"Note        {note}" for note in self.notes()),
         ]
@@ -116,6 +116,12 @@ class Report:
             kept = [finding for finding in self.findings.kept if finding.kind == kind]
             lines += _section(kept, count)
         return "\n".join(lines)
+
+
+def _checkpoints(read: int, partition_ids: int) -> str:
+    """Each partition id has had many: the log keeps all of them for a while."""
+    ids = f"{partition_ids:,} partition id{'' if partition_ids == 1 else 's'}"
+    return f"{read:,} checked, for {ids}"
 
 
 def _section(kept: list[Finding], count: int) -> list[str]:

@@ -183,7 +183,7 @@ class _Explained:
 
     def _first(self) -> Iterator[str]:
         if isinstance(self._spec, IntervalSpec):
-            yield from _beginning(self._spec, self._stream)
+            yield from _beginning(self._spec, self._stream, self._now.server)
         elif self._plan.name == "cursor":
             yield "The feed from its beginning: no cursor is known yet."
         elif self._plan.name == "snapshot":
@@ -228,7 +228,7 @@ class _Explained:
             yield f"{every}: from where the last answer left it."
 
 
-def _beginning(spec: IntervalSpec, stream: StreamSpec) -> Iterator[str]:
+def _beginning(spec: IntervalSpec, stream: StreamSpec, now_us: int) -> Iterator[str]:
     if spec.start_us is not None:
         yield "The past begins at `start`."
     elif stream.upstream_retention_s is not None:
@@ -239,9 +239,27 @@ def _beginning(spec: IntervalSpec, stream: StreamSpec) -> Iterator[str]:
     elif says(spec, "start") or says(spec, "end"):
         width = _length(spec.width_us or AUTO_WIDTH_US)
         yield f"One window of {width} at most, wider while answers stay small, narrower if not."
+        if not says(spec, "end"):
+            yield _endless(spec, stream, now_us)
     else:
         yield "All of it is one window: the request says neither of its ends."
     yield from _ends(spec)
+
+
+def _endless(spec: IntervalSpec, stream: StreamSpec, now_us: int) -> str:
+    """What it costs that a window's end cannot be asked for, and what would cost less."""
+    if spec.order is Order.ASC:
+        return "No `{end}` is sent: pages are turned until one is behind the end of its window."
+    begins = spec.start_us
+    if begins is None and stream.upstream_retention_s is not None:
+        begins = now_us - int(stream.upstream_retention_s * _US)
+    if begins is None or (spec.width_us or AUTO_WIDTH_US) >= now_us - begins:
+        return "No `{end}` is sent: pages are turned to the end of all; one window holds the past."
+    return (
+        "No `{end}` is sent: every window is asked for all that is behind its start, so the newest"
+        " records come once for each. Declare `order: asc` and ask for it, if the provider can sort"
+        " so; else a `width` that is longer than the past: then one walk reads it."
+    )
 
 
 def _ends(spec: IntervalSpec) -> Iterator[str]:

@@ -57,7 +57,7 @@ async def _ask(
         if emission.observations or state.blocked or state.not_before or len(emitted) >= _EMPTY_MAX:
             raise _Enough
 
-    pollers = Pollers(definitions, settings, none)
+    pollers = Pollers(definitions, settings, none, one_shot=True)
     try:
         poller = pollers.of(route(partition_id, settings.partitions))[partition_id]
         poller.restore(None)

@@ -21,4 +21,5 @@ def apply(definitions: context.Definitions = None) -> None:
     hit = build(settings.failpoints)
     loaded = load_folder(settings.definitions).check()
     context.configure_logging(settings)
+    context.tell_of_stopped_stack(settings, "postgres", "kafka")
     raise typer.Exit(run(settings, loaded, hit=hit))

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ops.problems import BadSettings
+from ops.problems import STACK, BadSettings, stopped_stack
 
 if TYPE_CHECKING:
     from schemas.settings import Settings
 
-STACK_NOTE = Path(".gapless/stack.json")
+STACK_NOTE = STACK / "stack.json"
 
 Definitions = Annotated[
     Path | None,
@@ -70,8 +70,18 @@ def _stack_addresses() -> dict[str, str]:
     return {} if found is None else {"kafka": found.kafka, "postgres": found.postgres}
 
 
+def tell_of_stopped_stack(settings: Settings, *servers: str) -> None:
+    """For a verb that waits for its servers: what it would wait for in vain."""
+    for server in servers:
+        if told := stopped_stack(settings, server):
+            typer.echo(told, err=True)
+            return
+
+
 def configure_logging(settings: Settings) -> None:
-    """Logs of a long-running process go to standard error: text, or JSON lines if set."""
+    """Logs of a long-running process go to standard error: text, or JSON lines if set; none of what
+    only helps to find faults of the program.
+    """
     import structlog
 
     renderer: Any = structlog.processors.JSONRenderer()
@@ -81,6 +91,7 @@ def configure_logging(settings: Settings) -> None:
         )
     structlog.configure(
         processors=[
+            _without_debug,
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -98,10 +109,33 @@ def configure_logging(settings: Settings) -> None:
 
 
 def logs_to_stderr() -> None:
-    """Logs of a short verb that runs parts of ingest: standard output belongs to its result."""
+    """Logs of a short verb that runs parts of ingest: standard output belongs to its result.
+
+    Only warnings, and not that something is blocked: the result says so, with what would help.
+    """
     import structlog
 
-    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+    processors = [one for one in structlog.get_config()["processors"] if one is not _untold]
+    structlog.configure(
+        processors=[_untold, *processors],
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+    )
+
+
+def _untold(_logger: Any, method: str, event: Any) -> Any:
+    import structlog
+
+    if method in ("debug", "info") or event.get("event") == "blocked":
+        raise structlog.DropEvent
+    return event
+
+
+def _without_debug(_logger: Any, method: str, event: Any) -> Any:
+    import structlog
+
+    if method == "debug":
+        raise structlog.DropEvent
+    return event
 
 
 def operator() -> str:

@@ -30,7 +30,7 @@ def ingest(
     budget is not above the reserve; 3 Kafka does not answer; 4 refused; 5 more to do; 6 busy, another
     member of the group works. Without --once: 0 stopped as asked, 3 and 4 as above.
     """
-    from ingest.service import run
+    from ingest.service import reserve_s, run
     from ops.facts.log import connect
     from ops.failpoints import build
     from schemas.definitions.durations import parse_duration_us
@@ -49,5 +49,6 @@ def ingest(
     hit = build(settings.failpoints)
     loaded = load_folder(settings.definitions).check()
     context.configure_logging(settings)
-    connect(settings)
+    if budget_s is None or budget_s > reserve_s(loaded):  # else `run` says so, and asks nobody
+        connect(settings)
     raise typer.Exit(asyncio.run(run(settings, loaded, hit=hit, once=once, budget_s=budget_s)))

@@ -44,6 +44,7 @@ def monitor(
 
     settings = context.load_settings(definitions)
     context.configure_logging(settings)
+    context.tell_of_stopped_stack(settings, "kafka", "postgres")
     # the other processes serve their metrics on all addresses once a port is set
     host = host or ("0.0.0.0" if settings.metrics_port else "127.0.0.1")
     port = port or settings.metrics_port or _PORT

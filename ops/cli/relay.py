@@ -27,6 +27,7 @@ def relay(once: Once = False, definitions: context.Definitions = None) -> None:
     settings = context.load_settings(definitions)
     hit = build(settings.failpoints)
     context.configure_logging(settings)
+    context.tell_of_stopped_stack(settings, "postgres")
     posts = _posts(settings)
     if settings.metrics_port:
         start_http_server(settings.metrics_port)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
@@ -14,6 +15,7 @@ from ops.cli import context
 if TYPE_CHECKING:
     from apply.replay_report import Progress
     from apply.scope import Scope
+    from schemas.definitions.mapping import MappingSpec
 
 Mapping = Annotated[str, typer.Argument(help="A mapping of the definitions.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would change.")]
@@ -103,8 +105,7 @@ def replay(
         return
     loaded = load_folder(settings.definitions).check()
     if mapping not in loaded.mappings:
-        known = ", ".join(sorted(loaded.mappings)) or "none"
-        raise problems.Stop(f"There is no mapping {mapping}; known: {known}.", problems.USAGE)
+        raise problems.Stop(unknown(mapping, loaded.mappings.values()), problems.USAGE)
     connect(settings)
     tune()
     tell = Teller(sys.stderr, json=json)
@@ -125,6 +126,15 @@ def replay(
         context.print_json(as_json(report))
     else:
         typer.echo(as_text(report))
+
+
+def unknown(name: str, mappings: Iterable[MappingSpec]) -> str:
+    """That there is no such mapping; a name that is a table's names the mapping that fills it."""
+    known = {one.name: {one.table, *(c.table for c in one.children.values())} for one in mappings}
+    meant = [f"`gapless replay {mapping}`" for mapping, tables in known.items() if name in tables]
+    if meant:
+        return f"There is no mapping {name}; the table {name} is filled by {' and '.join(meant)}."
+    return f"There is no mapping {name}; known: {', '.join(sorted(known)) or 'none'}."
 
 
 _ALONE = ("--dry-run", "--shadow", "--swap-back", "--drop")

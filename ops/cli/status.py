@@ -33,7 +33,7 @@ def status(
     """Show each partition id: both checkpoints, lag, coverage, horizons, and what is blocked.
 
     Works while Kafka or Postgres is down, with what the other one knows; what neither knows is
-    unknown, in JSON null. Exit code 3 if neither could be asked.
+    unknown, in JSON null. Exit code 3 if neither could be asked, 4 if topics or tables are missing.
     """
     from ops import problems
     from ops.facts.ask import Asking
@@ -43,7 +43,8 @@ def status(
     settings = context.load_settings(definitions)
     loaded = load_folder(settings.definitions)
     if loaded.errors:
-        told = f"{len(loaded.errors)} problems with the definitions in {settings.definitions}"
+        number = len(loaded.errors)
+        told = f"{number} problem{'s' if number > 1 else ''} with the definitions in {settings.definitions}"
         typer.echo(f"{told}: schedules and horizons may be unknown; see `gapless check`.", err=True)
     known = expected(loaded)
     asking = Asking(settings)
@@ -53,6 +54,8 @@ def status(
         if watch is None:
             break
         time.sleep(watch)
+    if found.topics_missing or found.tables_missing:
+        raise typer.Exit(problems.REFUSED)
     if found.kafka is not None and found.postgres is not None:
         raise typer.Exit(problems.UNREACHABLE)
 

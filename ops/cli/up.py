@@ -41,7 +41,7 @@ def up(
         bool, typer.Option("--json", help="Write the addresses as one line of JSON.")
     ] = False,
 ) -> None:
-    """Run a local Kafka and PostgreSQL until Ctrl-C; their data is kept.
+    """Run a local Kafka and PostgreSQL until Ctrl-C or SIGTERM; their data is kept.
 
     Exit codes: 0 stopped as asked, 3 a server does not start or ended by itself, 6 a stack already
     runs on this folder.
@@ -93,7 +93,9 @@ def _show(addresses: Addresses, folder: Path, json: bool) -> None:
     else:
         typer.echo(f"Kafka       {addresses.kafka}")
         typer.echo(f"PostgreSQL  {addresses.postgres}")
-        typer.echo(f"Other commands started here find both. Ctrl-C stops; {folder} keeps the data.")
+        typer.echo(
+            f"Other commands started here find both. Ctrl-C or SIGTERM stops; {folder} keeps the data."
+        )
     sys.stdout.flush()
 
 

@@ -37,9 +37,13 @@ def _body(status: Status) -> Iterator[str]:
     yield "<header><h1>Gapless</h1>"
     yield f"<p>{len(status.partition_ids)} partition ids: {escape(said)}</p>"
     yield f'<p class="quiet">read at <time>{iso(status.read_at)}</time></p></header>'
-    for name, why in (("Kafka", status.kafka), ("Postgres", status.postgres)):
+    for name, why, missing in (
+        ("Kafka", status.kafka, status.topics_missing),
+        ("Postgres", status.postgres, status.tables_missing),
+    ):
         if why is not None:
-            yield f'<p class="away" role="alert"><b>{name} cannot be asked.</b> {escape(why)}</p>'
+            said = "" if missing else f"<b>{name} cannot be asked.</b> "
+            yield f'<p class="away" role="alert">{said}{escape(why)}</p>'
     yield from _blocked(status)
     yield from _table(status)
     yield '<footer class="quiet"><a href="status.json">JSON</a> <a href="metrics">metrics</a>'

@@ -15,6 +15,11 @@ from schemas.definitions.source import Bounds, KeysetSpec
 
 S = 1_000_000
 EMPTY = "records: the collection has none that could be asked for"
+_WRITTEN = "a collection that is written to while it is probed"
+_ALL_OF_THE_NEWEST = (
+    "looks that certainly show all of the newest records: newest first, or a window that starts with "
+    "`{start}` and leaves room on its first page"
+)
 _OWN_TIME = "the field that the server filters by as `time`, and its `zone`"
 
 
@@ -124,8 +129,8 @@ def late_finding(scope: Scope, evidence: Evidence) -> Finding:
         return unknown(name, declared, needs_of(evidence, "looks"))
     fresh, late = _arrivals(evidence.looks, clock.earliest, clock.latest)
     if not fresh and not late:
-        needs = "a collection that is written to while it is probed"
-        return unknown(name, declared, needs)
+        told = any(look.floor is not None for look in evidence.looks[:-1])
+        return unknown(name, declared, _WRITTEN if told else _ALL_OF_THE_NEWEST)
     if not late:
         seen = f"at once, {len(fresh)} new {'row' if len(fresh) == 1 else 'rows'}"
         return Finding(name, declared, seen)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ops.probe.evidence import Evidence, Look, clock_of
-from ops.probe.model import Steps, pause
+from ops.probe.model import Sight, Steps, pause
 from ops.probe.sampling import DAY, S, times_of
 from ops.probe.walking import Scope, walk
 from schemas.definitions.source import Turn
@@ -46,17 +48,36 @@ def _look(scope: Scope, evidence: Evidence, start: int, end: int) -> Steps[Look 
     if walked.refused is not None or not walked.pages:
         return None
     sights = [sight for _, sight in walked.pages]
-    # Positions shift when something goes: a row that slipped between two pages is not late.
-    steady = len(sights) == 1 or scope.turn in _STEADY
     evidence.looked += sights
     return Look(
         rows=tuple(walked.rows),
         first=len(sights[0].rows),
-        whole=walked.ended and scope.by_start and steady,
+        whole=walked.ended and scope.by_start and _steady(scope, evidence, sights),
         start=start,
         sent=sights[0].sent,
         received=sights[-1].received,
     )
+
+
+def _steady(scope: Scope, evidence: Evidence, sights: Sequence[Sight]) -> bool:
+    """Whether no row can have slipped between two pages, which would look like one that is late.
+
+    Positions shift when something goes. Where the first page had room left, nothing stood behind it,
+    and the empty page that a walk by page numbers ends with took nothing away.
+    """
+    if len(sights) == 1 or scope.turn in _STEADY:
+        return True
+    return not any(sight.rows for sight in sights[1:]) and _has_room(scope, evidence, sights[0])
+
+
+def _has_room(scope: Scope, evidence: Evidence, page: Sight) -> bool:
+    """Whether it holds fewer rows than the full pages of the sample, and than were asked for; False
+    where neither is known.
+    """
+    full = [] if evidence.cap is None else [*evidence.cap.sizes]
+    if scope.by_size and scope.size is not None:
+        full.append(scope.size)
+    return bool(full) and len(page.rows) < min(full)
 
 
 def _quiet(evidence: Evidence, now: int) -> bool:

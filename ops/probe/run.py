@@ -90,7 +90,7 @@ async def _probe(
     tell: Tell,
 ) -> Report:
     budget = Budget(requests)
-    pollers = Pollers(definitions, settings, none)
+    pollers = Pollers(definitions, settings, none, one_shot=True)
     tenants = current_tenants(source)
     tenant = tenants[0] if tenants else None
     streams = list(source)

@@ -121,6 +121,14 @@ def running(folder: Path) -> Addresses | None:
     return None
 
 
+def stopped(folder: Path) -> bool:
+    """Whether a stack once ran on this folder, and none does now."""
+    try:
+        return (folder / "lock").exists() and running(folder) is None
+    except (OSError, ValueError, KeyError, TypeError):
+        return False  # a note that makes no sense: a stack runs, or is about to
+
+
 def _note(folder: Path) -> Path:
     return folder / "stack.json"
 

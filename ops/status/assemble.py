@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ingest.following import progress_of
+from ops.facts.ask import Unprepared
 from ops.facts.deployment import LogFacts
 from ops.facts.sink import Row, SinkFacts
 from ops.status.expected import Expected, ExpectedStream
@@ -72,6 +73,8 @@ def assemble(
         open_transactions=_open_transactions(log_facts),
         exceptions=open_exceptions(sink_facts.exceptions) if sink_facts else None,
         replays=_replays(sink_facts),
+        topics_missing=isinstance(log, Unprepared),
+        tables_missing=isinstance(sink, Unprepared),
     )
 
 

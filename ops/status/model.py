@@ -193,7 +193,8 @@ class ReplayStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The whole deployment. `kafka`, `postgres`: None, or why they could not be asked.
+    """The whole deployment. `kafka`, `postgres`: None, or why they could not be asked; `topics_missing`,
+    `tables_missing`: they answered, and lack these.
 
     `unsent_since`: when the oldest event that waits was written, microseconds. `unrelayed_copies`: of
     quarantined records, which nobody publishes as long as no relay runs, and which are no such events.
@@ -212,3 +213,5 @@ class Status:
     open_transactions: tuple[tuple[int, int], ...] = ()
     exceptions: tuple[OpenExceptions, ...] | None = ()
     replays: tuple[ReplayStatus, ...] = ()
+    topics_missing: bool = False
+    tables_missing: bool = False

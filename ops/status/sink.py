@@ -6,7 +6,9 @@ Ingest does not need it: pages keep landing, and nothing is lost before a retent
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from ops.facts.ask import Unprepared
 from ops.facts.deployment import LogFacts
 from ops.facts.log import Mirrored
 from ops.facts.sink import Row
@@ -52,7 +54,10 @@ def sink_troubles(
 ) -> Iterator[Trouble]:
     """What waits for Postgres, and what is not known meanwhile."""
     if why_not_asked is not None and log is not None:
-        yield _away(why_not_asked, partition_ids, log)
+        away = _away(why_not_asked, partition_ids, log)
+        if isinstance(why_not_asked, Unprepared):
+            away = replace(away, unblocks="gapless migrate", look=None)
+        yield away
     pauses = {one.applied.pause for one in partition_ids if one.applied.pause is not None}
     for pause in sorted(pauses, key=lambda found: (found.since, found.worker)):
         if pause.reason == _FUNCTION:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingest.headway import Progress
-from ops.status.model import Horizons, PartitionStatus, PlanStatus, Status, Trouble
+from ops.status.model import Horizons, PartitionStatus, PlanStatus, SnapshotStatus, Status, Trouble
 from ops.status.parts import micros
 from ops.status.words import duration, moment, number
 from schemas.records import BY_TIME
 
+_NO_SINK = "Postgres cannot be asked: what follows is what the log knows. Ingest does not need it."
 _BLOCKS_MAX = 12
 """With more partition ids than this, one that flows gets a single line."""
 
@@ -20,12 +21,7 @@ def to_text(status: Status) -> str:
 
 
 def _lines(status: Status) -> Iterator[str]:
-    if status.kafka is not None:
-        yield "Kafka cannot be asked: what follows is what Postgres knows."
-        yield f"  {_indented(status.kafka)}"
-    if status.postgres is not None:
-        yield "Postgres cannot be asked: what follows is what the log knows. Ingest does not need it."
-        yield f"  {_indented(status.postgres)}"
+    yield from _unasked(status)
     if not status.partition_ids:
         yield "Nothing was read yet, and no definition says what to read."
     brief = len(status.partition_ids) > _BLOCKS_MAX
@@ -45,14 +41,29 @@ def _lines(status: Status) -> Iterator[str]:
         yield from _trouble(trouble, status.read_at)
 
 
+def _unasked(status: Status) -> Iterator[str]:
+    """Why one side or the other tells nothing."""
+    for why, missing, said in (
+        (
+            status.kafka,
+            status.topics_missing,
+            "Kafka cannot be asked: what follows is what Postgres knows.",
+        ),
+        (status.postgres, status.tables_missing, _NO_SINK),
+    ):
+        if why is None:
+            continue
+        if not missing:
+            yield said
+        first, *more = why.splitlines() or [""]
+        yield first if missing else f"  {first}"
+        yield from (f"  {line}" for line in more)
+
+
 def _oldest(status: Status) -> str:
     if status.unsent_since is None:
         return ""
     return f", the oldest for {duration((status.read_at - status.unsent_since) / 1e6)}"
-
-
-def _indented(text: str) -> str:
-    return text.replace("\n", "\n  ")
 
 
 def _head(one: PartitionStatus, width: int) -> str:
@@ -151,9 +162,18 @@ def _snapshots(one: PartitionStatus, now: int) -> Iterator[str]:
             so_far = f"{number(plan.walk_pages)} pages, {number(plan.walk_records)} records so far"
             yield _row("snapshot", f"being read: {so_far}")
     for snapshot in one.snapshots:
-        said = f"{moment(snapshot.at, now)} {snapshot.state}, {number(snapshot.swept)} deleted"
+        said = f"{moment(snapshot.at, now)} {_became(snapshot)}"
         of = f" of {snapshot.mapping}" if snapshot.mapping and len(one.snapshots) > 1 else ""
         yield _row("snapshot", f"{said + of:<41} {left}".rstrip())
+
+
+def _became(snapshot: SnapshotStatus) -> str:
+    """What became of a listing; `kept` alone would not say of what, and why."""
+    if snapshot.state != "kept":
+        return f"{snapshot.state}, {number(snapshot.swept)} deleted"
+    if snapshot.note is None:
+        return "complete, absence deletes nothing"
+    return f"complete, nothing deleted yet: {snapshot.note}"
 
 
 def _horizons(found: Horizons) -> str:

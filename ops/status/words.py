@@ -9,12 +9,12 @@ _STEPS = ((172_800, 86_400, "d"), (7_200, 3_600, "h"), (180, 60, "min"), (0, 1, 
 
 
 def duration(seconds: float | None) -> str:
-    """`63 s`, `5 min`, `3 h`, `6 d`; `unknown` for None."""
+    """`63 s`, `5 min`, `3 h`, `6 d`, the nearest; `unknown` for None."""
     if seconds is None:
         return "unknown"
     least, size, unit = next(step for step in _STEPS if seconds >= step[0] or step[1] == 1)
     assert least >= 0
-    return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds) if size == 1 else round(seconds / size)} {unit}"
 
 
 def moment(at_us: int | None, now_us: int) -> str:

@@ -40,6 +40,13 @@ def test_kafka_is_away(environment: dict[str, str], verb: str) -> None:
     says(environment, verb, 3, "127.0.0.1:9", **NO_KAFKA)
 
 
+def test_a_budget_below_the_reserve_is_told_before_kafka_is_asked(
+    environment: dict[str, str],
+) -> None:
+    words = "the budget is spent before the first request"
+    says(environment, "ingest --once --budget 5s", 2, words, **NO_KAFKA)
+
+
 @pytest.mark.parametrize("verb", ["migrate", "coverage", "quarantine list"])
 def test_postgres_is_away(environment: dict[str, str], verb: str) -> None:
     says(environment, verb, 3, "Postgres at postgresql://nobody@127.0.0.1:9", **NO_SINK)
@@ -71,7 +78,9 @@ def test_the_topics_are_missing(environment: dict[str, str], verb: str) -> None:
 
 
 def test_status_says_what_is_missing(environment: dict[str, str]) -> None:
-    says(environment, "status", 3, "gapless topics", "gapless migrate")
+    said = ("The topics are missing: `gapless topics`", "The tables are missing: `gapless migrate`")
+    says(environment, "status", 4, *said)
+    assert "cannot be asked" not in run(environment, "status").stdout
 
 
 def test_another_number_of_partitions_is_refused(environment: dict[str, str], lane: Lane) -> None:

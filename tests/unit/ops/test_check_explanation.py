@@ -56,6 +56,24 @@ def test_a_window_its_pages_the_second_walk_and_the_next_window(tmp_path: Path) 
     assert "Again after 7d. What two complete listings in a row lack" in _why(reasons, "snapshot")
 
 
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ("", "so the newest records come once for each. Declare `order: asc`"),
+        ("\n        order: asc", "until one is behind the end of its window"),
+        ("\n        width: 3650d", "one window holds the past"),
+    ],
+)
+def test_a_server_that_knows_no_end(tmp_path: Path, declared: str, said: str) -> None:
+    reasons = _of_shop(
+        tmp_path,
+        ('      changed_to: "{end}"\n', ""),
+        ("        start: 2024-01-01", f"        start: 2024-01-01{declared}"),
+    )
+    assert said in _why(reasons, "interval")
+    assert "No `{end}` is sent" not in _why(_of_shop(tmp_path), "interval")
+
+
 def test_what_is_declared_changes_what_is_asked(tmp_path: Path) -> None:
     reasons = _of_shop(
         tmp_path,

@@ -90,3 +90,23 @@ def test_looking_for_a_stack_does_not_import_what_runs_one(stack_folder: Path) -
     assert "ops.stack.folder" in found
     assert found.isdisjoint({"ops.stack.stack", "ops.stack.kafka", "ops.stack.postgres"})
     assert found.isdisjoint({"rich", "structlog"})
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_long_running_verb_does_not_log_what_only_finds_faults_of_the_program(
+    as_json: bool,
+) -> None:
+    script = (
+        "import structlog\n"
+        "from ops.cli import context\n"
+        "from schemas.settings import Settings\n"
+        f"context.configure_logging(Settings(log_json={as_json}))\n"
+        "log = structlog.get_logger('x')\n"
+        "log.debug('quiet')\n"
+        "log.info('told')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    )
+    assert "told" in done.stderr, done.stderr
+    assert "quiet" not in done.stderr

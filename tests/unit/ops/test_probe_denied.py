@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from ops import problems
 from ops.cli.main import build_app
+from ops.stack.folder import free_port
 from tests.unit.ops.answering import Handler, Server, serving
 
 SOURCE = """\
@@ -81,9 +82,9 @@ def refusing(status: int) -> Handler:
 def test_a_wrong_token_ends_the_probe_at_once(tmp_path: Path, server: Server) -> None:
     server.answer = refusing(401)
     done = probe(tmp_path, server)
-    assert server.seen == ["/orders", "/orders"]  # once more, with the reference read anew
+    assert server.seen == ["/orders"], "the reference, read anew, says the same"
     assert done.code == problems.UNREACHABLE
-    assert done.told["requests"] == 2
+    assert done.told["requests"] == 1
     assert done.troubles() == ["the provider refuses the credentials (401)"] * 2
     assert done.stopped == (
         "shop cannot be probed: the provider refuses the credentials (401). Nothing else was asked. "
@@ -138,7 +139,7 @@ def test_a_token_that_ends_in_the_middle_keeps_what_was_found(
     server.answer = answer
     done = probe(tmp_path, server)
     assert done.code == problems.UNREACHABLE
-    assert len(server.seen) == 4
+    assert len(server.seen) == 3
     assert done.troubles() == [None, "the provider refuses the credentials (401)"]
     assert "a valid secret where `auth` refers to" in json.dumps(done.told["streams"])
 
@@ -156,3 +157,29 @@ def test_a_window_that_is_forbidden_ends_nothing(tmp_path: Path, server: Server)
     assert done.stopped == ""
     assert done.troubles() == [None, None]
     assert len(server.seen) > 10
+
+
+def test_check_asks_a_provider_that_refuses_the_token_once(tmp_path: Path, server: Server) -> None:
+    server.answer = refusing(401)
+    path = tmp_path / "sources/shop.yaml"
+    path.parent.mkdir()
+    path.write_text(SOURCE.replace("URL", server.url).replace("AUTH", BEARER))
+    done = CliRunner().invoke(build_app(), ["check", "shop", "--definitions", str(tmp_path)])
+    assert done.exit_code == problems.UNREACHABLE
+    assert server.seen == ["/orders", "/lines"]
+    assert done.stdout.count("the provider refuses the credentials (401)") == 2
+    assert "blocked" not in done.stderr, "the text says it, with what would help"
+
+
+def test_check_of_a_host_that_does_not_answer_says_it_once(tmp_path: Path) -> None:
+    path = tmp_path / "sources/shop.yaml"
+    path.parent.mkdir()
+    port = free_port()
+    source = SOURCE.replace("URL", f"http://127.0.0.1:{port}").replace("AUTH", BEARER)
+    path.write_text(source.replace("  lines: {get: /lines}\n", ""))
+    done = CliRunner().invoke(build_app(), ["check", "shop", "--definitions", str(tmp_path)])
+    assert done.exit_code == problems.UNREACHABLE
+    told = done.stdout + done.stderr
+    assert told.count(f"127.0.0.1:{port} refuses connections: nothing listens there") == 1
+    assert "`base_url` with the right host" in told
+    assert "again and again" not in told

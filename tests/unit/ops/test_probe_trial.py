@@ -261,6 +261,23 @@ def test_rows_that_show_at_once(ahead: int) -> None:
     assert finding.observed.startswith("at once")
 
 
+def test_rows_that_show_at_once_by_page_numbers() -> None:
+    """Every walk ends with an empty page, which takes nothing away."""
+    finding = found(living(turn=Turn.PAGE), size=200)["visible after"]
+    assert finding.observed.startswith("at once")
+    late = found(living(turn=Turn.PAGE, lag=4 * S), size=200, settle_us=S)["visible after"]
+    assert late.observed.startswith("up to ")
+
+
+def test_looks_that_cannot_tell_do_not_speak_of_writes() -> None:
+    """A first page that may have been full: what slipped to it from the second would look late."""
+    habits = {"cap": 9, "order": "id"}
+    finding = found(living(turn=Turn.PAGE, **habits), settle_us=S)["visible after"]
+    assert finding.observed == "unknown"
+    assert finding.needs is not None
+    assert finding.needs.startswith("looks that certainly show all of the newest records")
+
+
 def test_a_quiet_collection_does_not_tell_how_late_it_is() -> None:
     finding = found(World())["visible after"]
     assert finding.observed == "unknown"

@@ -14,6 +14,8 @@ from psycopg.conninfo import conninfo_to_dict
 from apply import metrics, service
 from ops import problems
 from ops.cli import context
+from ops.facts.log import KafkaUnreachable
+from ops.stack.folder import FolderLock
 from schemas.definitions.load import Definitions, load_folder
 from schemas.settings import Settings
 
@@ -36,6 +38,32 @@ def test_a_metrics_port_that_is_taken_is_named(tmp_path: Path) -> None:
     found = problems.explain(raised.value, settings)
     assert found is not None and found.exit_code == problems.REFUSED
     assert f"GAPLESS_METRICS_PORT={settings.metrics_port}" in found.message
+
+
+def test_a_stack_that_is_stopped_is_named_and_not_an_address_that_is_nobodys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("GAPLESS_KAFKA", "GAPLESS_POSTGRES"):
+        monkeypatch.delenv(name, raising=False)
+    faults = (KafkaUnreachable("refused"), psycopg.OperationalError("connection refused"))
+    for fault in faults:  # no stack ever ran here
+        found = problems.explain(fault, Settings())
+        assert found is not None
+        assert "localhost:" in found.message
+        assert "`gapless up`" in found.message
+    lock = FolderLock(tmp_path / ".gapless")
+    lock.acquire()
+    lock.release()
+    for fault in faults:
+        found = problems.explain(fault, Settings())
+        assert found is not None and found.exit_code == problems.UNREACHABLE
+        first = "The local stack of this folder (.gapless) is not running: `gapless up`."
+        assert found.message.splitlines()[0] == first
+        assert "localhost" not in found.message
+    elsewhere = Settings(kafka="kafka.example:9092")
+    found = problems.explain(faults[0], elsewhere)
+    assert found is not None and "Kafka at kafka.example:9092" in found.message
 
 
 def test_other_files_and_ports_keep_their_traceback() -> None:

@@ -13,6 +13,7 @@ from apply.replay_report import HIDDEN, ChildDiff, Diff, Progress, ReplayReport,
 from ops import problems
 from ops.cli import replay
 from ops.replay_text import as_json, as_text, progress_text
+from tests.unit.definition_files import ORDERS, SHOP
 
 
 class Terminal(io.StringIO):
@@ -53,6 +54,17 @@ def test_a_mapping_that_is_not_there_is_a_wrong_argument() -> None:
     assert stopped.value.problem == problems.Problem(
         "There is no mapping normalised_accounts; known: normalized_accounts, pipeline_events.",
         problems.USAGE,
+    )
+
+
+def test_the_name_of_a_table_leads_to_its_mapping(tmp_path: Path) -> None:
+    for name, text in (("sources/shop", SHOP), ("mappings/shop_orders", ORDERS)):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / f"{name}.yaml").write_text(text)
+    with pytest.raises(problems.Stop) as stopped:
+        replay.replay("orders", definitions=tmp_path)
+    assert stopped.value.problem.message == (
+        "There is no mapping orders; the table orders is filled by `gapless replay shop_orders`."
     )
 
 

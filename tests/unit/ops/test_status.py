@@ -355,7 +355,15 @@ def test_many_partition_ids_get_one_line_each() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (63, "63 s"), (180, "3 min"), (7200, "2 h"), (172800, "2 d"), (None, "unknown")],
+    [
+        (0, "0 s"),
+        (63, "63 s"),
+        (180, "3 min"),
+        (7200, "2 h"),
+        (172800, "2 d"),
+        (604_790, "7 d"),
+        (None, "unknown"),
+    ],
 )
 def test_durations(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
