@@ -7,19 +7,21 @@ only constraints refuse is not foreseen.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from apply.barrier import barrier
-from apply.batch import Batch, Part
+from apply.batch import Batch, PageWork, Part
 from apply.fold import fold, split_barred
-from apply.mapping.types import CompiledMapping, Mapped, Row
-from apply.outcomes import PENDING, Outcome
+from apply.ledger import content_of
+from apply.mapping.types import CompiledMapping, Row
+from apply.outcomes import PENDING, Outcome, RecordFault
 from apply.queries import load
 from apply.replay_children import compare_children
 from apply.replay_diff import by_hash, compare, missing, needs_shadow, sides, written_since
 from apply.replay_report import Diff, ReplayReport
 from apply.rows import Target
+from apply.same_record import fingerprint
 from apply.scope import Scope
 from apply.share import Share, coordinates, shares
 from apply.sink import Connection
@@ -29,6 +31,8 @@ from apply.target_tables import create_table_sql
 _SQL = load("replay")
 _SCRATCH = "pg_temp"
 _PAGES = "replay_pages"
+_Faulty = tuple[bool, str, int, bytes]
+"""One sighting: whether it heals, the reason, the number of the partition id, which record it is."""
 
 
 class KnownNumbers:
@@ -57,13 +61,12 @@ class DryRun:
         self._live, self._live_version = compiled.spec, live_version
         self._compiled = replace(compiled, spec=replace(compiled.spec, schema=_SCRATCH))
         self._target = Target(self._compiled)
-        self._failing: Counter[str] = Counter()
-        self._healed: Counter[str] = Counter()
         by_hash(connection)
         for statement in create_table_sql(self._compiled.spec):
             connection.execute(statement.encode())
         self._target.prepare(connection)
         connection.execute(_SQL["stage_pages"])
+        connection.execute(_SQL["stage_faults"])
         report.why_shadow = needs_shadow(connection, self._compiled.spec, self._live)
         report.how = "shadow" if report.why_shadow else "in_place"
 
@@ -114,28 +117,45 @@ class DryRun:
 
     def _judge(self, part: Part) -> None:
         """Records that fail under this version, against those that are open exceptions now."""
-        failing: dict[tuple[int, int], str] = {}
-        becomes: dict[int, Mapped] = {}
-        for page in part.pages:
-            for work in page.works:
-                becomes[page.offset] = work.mapped
-                failing |= {
-                    (page.offset, one.index): one.reason.value for one in work.mapped.faults
-                }
-                for outcome in Outcome:
-                    count = work.mapped.outcomes.count(outcome.value)
-                    self._report.outcomes[outcome - 1] += count
+        pages = {page.offset: page for page in part.pages}
+        for work in (work for page in part.pages for work in page.works):
+            for outcome in Outcome:
+                self._report.outcomes[outcome - 1] += work.mapped.outcomes.count(outcome.value)
         asked = {
             "mapping": self._live.name, "version": self._live.version, "partition": part.partition,
-            "generation": part.generation, "offsets": list(becomes),
+            "generation": part.generation, "offsets": list(pages),
         }  # fmt: skip
-        known = set()
-        for offset, index, reason in self._connection.execute(_SQL["known_exceptions"], asked):
-            known.add((offset, index))
-            mapped = becomes[offset]
-            if mapped.outcomes[index - mapped.first_index] == PENDING:
-                self._healed[reason] += 1
-        self._failing.update(reason for at, reason in failing.items() if at not in known)
+        known = {}
+        for offset, index, reason, number, print_ in self._connection.execute(
+            _SQL["known_exceptions"], asked
+        ):
+            record = _place(offset, index) if print_ is None else bytes(print_)
+            known[offset, index] = (reason, number, record)
+        faulty: list[_Faulty] = [
+            (True, *one)
+            for (offset, index), one in known.items()
+            if any(
+                work.mapped.outcomes[index - work.mapped.first_index] == PENDING
+                for work in pages[offset].works
+            )
+        ]
+        faulty += [
+            (False, fault.reason.value, page.partition_id_no, _record(page, fault))
+            for page in part.pages
+            for work in page.works
+            for fault in work.mapped.faults
+            if (page.offset, fault.index) not in known
+        ]
+        self._keep(faulty)
+
+    def _keep(self, faulty: Sequence[_Faulty]) -> None:
+        if not faulty:
+            return
+        statement = b"COPY replay_faults FROM STDIN (FORMAT BINARY)"
+        with self._connection.cursor().copy(statement) as copy:
+            copy.set_types(["bool", "text", "int4", "bytea"])
+            for row in faulty:
+                copy.write_row(row)
 
     def compare(self, scope: Scope) -> Diff:
         """Hold the folded rows against the live table, as it stands at one instant."""
@@ -164,6 +184,18 @@ class DryRun:
             written_since(connection, of, diff, only)
             if scope.since is None and scope.start is None:
                 missing(connection, of, diff, pages=_PAGES, only=only)
-        diff.newly_quarantined = dict(self._failing.most_common())
-        diff.healed = dict(self._healed.most_common())
+        for heals, reason, records in connection.execute(_SQL["faults"]):
+            (diff.healed if heals else diff.newly_quarantined)[reason] = records
         return diff
+
+
+def _record(page: PageWork, fault: RecordFault) -> bytes:
+    """Which record this is, as its exception would say."""
+    observation = page.observation
+    content = content_of(observation, fault.index, fault.index - observation.first_index)
+    return fingerprint(fault.key, content) or _place(page.offset, fault.index)
+
+
+def _place(offset: int, index: int) -> bytes:
+    """Of a record that nothing else tells apart: it is one by itself."""
+    return f"{offset}/{index}".encode()

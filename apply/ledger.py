@@ -82,7 +82,7 @@ def _exceptions(page: PageWork, work: Work, now: datetime) -> Iterator[tuple[Any
         at = fault.index - observation.first_index
         retryable = work.outcomes[at] == Outcome.RETRYABLE
         as_of = None if observation.as_of is None else moment(observation.as_of)
-        content = _content(observation, fault.index, at)
+        content = content_of(observation, fault.index, at)
         yield (
             work.mapping_version, page.partition, page.generation, page.offset,
             fault.index, page.partition_id_no, observation.plan, observation.scope,
@@ -95,7 +95,7 @@ def _exceptions(page: PageWork, work: Work, now: datetime) -> Iterator[tuple[Any
         )  # fmt: skip
 
 
-def _content(observation: Observation, index: int, at: int) -> bytes | None:
+def content_of(observation: Observation, index: int, at: int) -> bytes | None:
     """A digest of the record; of one whose bytes were not stored the log may know another."""
     if observation.records[at]:
         return digest(observation.records[at])

@@ -18,7 +18,7 @@ from apply.ledger import Written
 from apply.mapping.types import CompiledMapping
 from apply.queries import load
 from apply.same_record import Group
-from apply.sightings import merge
+from apply.sightings import date_back, merge
 from apply.sink import Connection
 from apply.tolerance import Refused, TooMany, behind, limits, stops
 
@@ -51,6 +51,7 @@ class Quarantine:
         """Returns the partitions that have to stop behind this batch. Raises Exceeded."""
         places = [one.where for one in written]
         groups = {one.group for one in written if one.group is not None}
+        date_back(connection, places)
         merge(connection, groups, set(places), now)
         if self._copies is not None:
             self._copies.write(connection, places, now)

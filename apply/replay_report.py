@@ -62,7 +62,8 @@ class Diff:
 
     `children`: by child table. `newly_quarantined`: records by reason that are no open exceptions now (of a dismissed one
     another version asks again); `healed`: by the reason why they
-    fail now, of records that would become a row. `incomparable`: why rows cannot be compared.
+    fail now, of records that would become a row. Both count a record once, however often it was
+    seen. `incomparable`: why rows cannot be compared.
     `not_compared`: rows that live has written since the look began, living or deleted.
     """
 
@@ -83,9 +84,9 @@ class Diff:
 class ReplayReport:
     """What a replay did, or a dry run would do.
 
-    `how`: in_place or shadow (for a dry run: what this change needs). `outcomes`: records per
-    outcome, in the order of `Outcome`. `replaced`: open exceptions of older versions that this
-    version now speaks for. `diff`: of dry runs, and of shadows before their swap. `carried`: what of
+    `how`: in_place or shadow (for a dry run: what this change needs). `outcomes`: sightings per
+    outcome, in the order of `Outcome`: a record that was read again counts again. `replaced`:
+    sightings that older versions had refused and this version now speaks for. `diff`: of dry runs, and of shadows before their swap. `carried`: what of
     the live table was made for the new one too. `swapped`: the new table is the live one.
     """
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 
 from apply.exception_states import OPEN, Event, State
-from apply.exceptions import Said, move
+from apply.exceptions import Said, arrays, move
 from apply.queries import load
 from apply.same_record import Group, Where
 from apply.sink import Connection
@@ -109,6 +109,12 @@ def _stands(row: Standing, of: Sequence[Standing], before: Standing) -> Standing
         due_at=before.due_at,
         copied_at=min(copied) if copied else None,
     )
+
+
+def date_back(connection: Connection, new: Sequence[Where]) -> None:
+    """Let new exceptions say since when their records are refused; to ask before they are merged."""
+    if new:
+        connection.execute(_SQL["since"], arrays(new))
 
 
 def merge(

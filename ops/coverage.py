@@ -5,7 +5,7 @@ Pure but for `read`. What lies between two stretches was never searched, and is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -13,6 +13,8 @@ from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
+
+from ops.status.words import sightings
 
 _QUERY = """
 SELECT p.text AS partition_id, c.plan, c.start_at, c.end_at, c.state, c.run, c.reason, c.pages,
@@ -24,7 +26,11 @@ UNSEARCHED = "not searched"
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A stretch and what is known of it; counts are of all searches together."""
+    """A stretch and what is known of it; counts are of all searches together.
+
+    So `records` and `errors` count sightings. `errors`: those that had no row when they were read, less
+    what is known to have healed; what is open now stands in quarantine alone.
+    """
 
     start_at: datetime
     end_at: datetime
@@ -127,7 +133,7 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def to_text(found: Iterable[PlanCoverage], *, holes_only: bool = False) -> str:
+def to_text(found: Sequence[PlanCoverage], *, holes_only: bool = False) -> str:
     """One line per stretch; `holes_only` leaves out what is complete."""
     lines: list[str] = []
     for one in found:
@@ -137,13 +143,15 @@ def to_text(found: Iterable[PlanCoverage], *, holes_only: bool = False) -> str:
         said = "no gap" if one.whole else "not everything was searched"
         lines.append(f"{one.partition_id}  {one.plan}  {said}")
         lines += [_line(stretch) for stretch in shown]
+    if any(s.errors for one in found for s in one.stretches) and not holes_only:
+        lines.append("What of these errors is open now: gapless quarantine list")
     return "\n".join(lines) or ("no holes" if holes_only else "no coverage yet")
 
 
 def _line(stretch: Stretch) -> str:
     span = f"{_moment(stretch.start_at)} .. {_moment(stretch.end_at)}"
-    counts = f"{stretch.pages:,} pages, {stretch.records:,} records"
-    errors = f", {stretch.errors:,} with errors" if stretch.errors else ""
+    counts = f"{stretch.pages:,} pages, {sightings(stretch.records)}"
+    errors = f", {stretch.errors:,} had errors when read" if stretch.errors else ""
     run = f"  run {stretch.run}" if stretch.run else ""
     reason = f"  {stretch.reason}" if stretch.reason else ""
     if stretch.state == UNSEARCHED:

@@ -1,6 +1,7 @@
 """Records that could not be applied: lists them and shows one with its evidence.
 
-Personal data never leaves here unless it is asked for: keys and raw bytes come only with `raw`.
+Personal data never leaves here unless it is asked for: raw bytes come only with `raw`, and so does a
+key unless all its columns are declared `personal: false`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.rows import dict_row
 
+from ops.facts.sink import RECORDS
+
 Row = dict[str, Any]
 _FROM = """
 FROM gapless.exception e JOIN gapless.partition_id p ON p.id = e.partition_id
@@ -26,7 +29,10 @@ SELECT e.partition, e.generation, e."offset", e.index, e.mapping_version AS vers
   p.text AS partition_id, v.mapping, v.version, t.version AS tried_version, e.state, e.reason,
   e.detail, e.plan, e.scope, e.attempts, e.due_at, e.fetched_at, e.created_at, e.sightings,
   e.first_seen_at, e.last_seen_at, e.decided_by, e.decided_at, e.decided_note,
-  octet_length(e.raw) AS size, e.key, e.raw
+  octet_length(e.raw) AS size, e.key, e.raw, e.fingerprint, v.state IN ('shadow', 'kept') AS beside,
+  (SELECT bool_and(CASE WHEN name = 'tenant_id' AND NOT v.definition -> 'columns' ? name THEN true
+      ELSE coalesce(v.definition -> 'columns' -> name ->> 'personal' = 'no', false) END)
+    FROM jsonb_object_keys(e.key) name) AS key_public
 """
     + _FROM
 )
@@ -42,13 +48,14 @@ _LIST = (
     + """ORDER BY e.first_seen_at, e.partition, e."offset", e.index LIMIT %(limit)s"""
 )
 _COUNTS = (
-    """
-SELECT p.text AS partition_id, v.mapping, e.state, e.reason, count(*) AS count,
-  sum(e.sightings)::bigint AS sightings, min(e.first_seen_at) AS since
+    f"""
+SELECT p.text AS partition_id, v.mapping, e.state, e.reason, {RECORDS} AS count,
+  sum(e.sightings)::bigint AS sightings, min(e.first_seen_at) AS since,
+  v.state IN ('shadow', 'kept') AS beside
 """
     + _FROM
     + _CHOSEN
-    + "GROUP BY 1, 2, 3, 4 ORDER BY 2, 4, 3, 1"
+    + "GROUP BY 1, 2, 3, 4, beside ORDER BY 2, 4, 3, 1"
 )
 _SHOW = (
     _COLUMNS
@@ -60,6 +67,7 @@ _HISTORY = """
 SELECT at, event, state, reason, detail, by, note FROM gapless.exception_history
 WHERE partition = %(partition)s AND generation = %(generation)s AND "offset" = %(offset)s
   AND index = %(index)s AND mapping_version = %(version_id)s ORDER BY id"""
+_NOT_SAID = ("key", "raw", "history", "fingerprint", "key_public")
 _PLACE = re.compile(r"^(\d+)/(\d+)/(\d+)$")
 OPEN = ("quarantined", "retryable")
 STATES = (*OPEN, "repeated", "resolved", "dismissed")
@@ -102,7 +110,10 @@ def listed(dsn: str, chosen: Chosen, *, limit: int = 200) -> list[Row]:
 
 
 def counted(dsn: str, chosen: Chosen) -> list[Row]:
-    """How many there are by partition id, mapping, state and reason. Raises psycopg.Error."""
+    """How many records by partition id, mapping, state and reason, however often each was seen.
+
+    Raises psycopg.Error.
+    """
     return _read(dsn, _COUNTS, chosen.values())
 
 
@@ -127,16 +138,15 @@ def _read(dsn: str, query: LiteralString, values: Mapping[str, Any]) -> list[Row
 
 
 def to_json(row: Row, *, raw: bool) -> Row:
-    """Times as text. With `raw` also the key and the bytes, which may be personal."""
-    found = {
-        name: _plain(value) for name, value in row.items() if name not in ("key", "raw", "history")
-    }
+    """Times as text. With `raw` also the bytes, and a key that may be personal."""
+    found = {name: _plain(value) for name, value in row.items() if name not in _NOT_SAID}
     if "offset" in row:
         found["place"] = f"{row['partition']}/{row['offset']}/{row['index']}"
     if "history" in row:
         found["history"] = [{k: _plain(v) for k, v in one.items()} for one in row["history"]]
-    if raw:
+    if raw or row.get("key_public"):
         found["key"] = row["key"]
+    if raw:
         found["raw"] = None if row["raw"] is None else bytes(row["raw"]).decode("utf-8", "replace")
     return found
 
@@ -147,15 +157,37 @@ def to_lines(rows: Sequence[Row]) -> str:
         return "Nothing is in quarantine, nothing waits to be tried again."
     lines = [
         f"{row['partition']}/{row['offset']}/{row['index']:<5} {row['partition_id']}  "
-        f"{row['mapping'] or 'no mapping'} v{row['version'] or 0}  {row['state']}  "
-        f"{row['reason']}: {row['detail']}{_seen(row)}"
+        f"{row['mapping'] or 'no mapping'} v{row['version'] or 0}  {'beside live  ' if row['beside'] else ''}"
+        f"{row['state']}  {_key(row)}{row['reason']}: {row['detail']}{_seen(row)}"
         for row in rows
     ]
-    by_group = Counter(
-        (row["mapping"] or "no mapping", row["state"], row["reason"]) for row in rows
-    )
-    groups = [f"{number:>7}  {' '.join(of)}" for of, number in sorted(by_group.items())]
+    # two versions of a mapping may ask about one record
+    records = {_record(row): _group(row) for row in rows}
+    by_group = Counter(records.values())
+    groups = [f"{_records(number)}  {' '.join(of)}" for of, number in sorted(by_group.items())]
     return "\n".join([*lines, "", *groups, "", "look  gapless quarantine show PLACE"])
+
+
+def _records(number: int) -> str:
+    return f"{number:>7} record{'' if number == 1 else 's'}"
+
+
+def _group(row: Row) -> tuple[str, ...]:
+    beside = ("beside live",) if row["beside"] else ()
+    return (row["mapping"] or "no mapping", *beside, row["state"], row["reason"])
+
+
+def _record(row: Row) -> tuple[Any, ...]:
+    """What rows of one record have in common, within a group."""
+    place = (row["partition"], row["generation"], row["offset"], row["index"])
+    return (row["partition_id"], *_group(row), row["fingerprint"] or place)
+
+
+def _key(row: Row) -> str:
+    """The key, where it may be shown."""
+    if not row["key_public"]:
+        return ""
+    return ", ".join(f"{name} {value}" for name, value in row["key"].items()) + "  "
 
 
 def counts_to_lines(rows: Sequence[Row]) -> str:
@@ -163,7 +195,7 @@ def counts_to_lines(rows: Sequence[Row]) -> str:
     if not rows:
         return "Nothing is in quarantine, nothing waits to be tried again."
     return "\n".join(
-        f"{row['count']:>7}  {row['mapping'] or 'no mapping'}  {row['state']}  {row['reason']}  "
+        f"{_records(row['count'])}  {'  '.join(_group(row))}  "
         f"{row['partition_id']}  since {row['since']:%Y-%m-%d %H:%M:%S}"
         for row in rows
     )
@@ -185,6 +217,7 @@ def to_text(row: Row, *, raw: bool) -> str:
         "partition id": row["partition_id"],
         "mapping": f"{row['mapping']} v{row['version']}" if row["mapping"] else "none",
         "state": row["state"],
+        **({"key": _key(row).strip()} if row["key_public"] and not raw else {}),
         "reason": f"{row['reason']}: {row['detail']}",
         "fetched": f"{row['fetched_at']:%Y-%m-%d %H:%M:%S} by {row['plan']} of {row['scope']}",
         "since": f"{row['first_seen_at']:%Y-%m-%d %H:%M:%S}",
@@ -192,7 +225,7 @@ def to_text(row: Row, *, raw: bool) -> str:
     }
     if row["sightings"] > 1:
         last = f"{row['last_seen_at']:%Y-%m-%d %H:%M:%S}"
-        fields["seen"] = f"{row['sightings']} times, last {last}; this is the latest"
+        fields["seen"] = f"{row['sightings']} times, last {last}; this is the latest sighting"
     if row["tried_version"] not in (None, row["version"]):
         fields["tried with"] = f"version {row['tried_version']}"
     if row["attempts"]:

@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ops.status.words import sightings
+
 if TYPE_CHECKING:
     from apply.replay_report import Diff, Progress, ReplayReport, Sample
 
@@ -72,8 +74,11 @@ def as_text(report: ReplayReport) -> str:
     if report.scope != "everything":
         lines.append(f"  only          {report.scope}; other rows stay as they are")
     lines.append(f"  outcomes      {counts or 'none'}")
+    if counts:
+        lines.append(f"  {'':<14}of sightings: a record that was read again counts again")
     if report.replaced:
-        lines.append(f"  replaced      {report.replaced:,} open exceptions of older versions")
+        replaced = sightings(report.replaced)
+        lines.append(f"  replaced      {replaced} that older versions had refused")
     if report.diff is not None and (report.dry_run or report.how == "shadow"):
         lines += _diff(report.diff, done=not report.dry_run)
     elif report.diff is not None:
@@ -108,7 +113,7 @@ def _diff(diff: Diff, *, done: bool) -> list[str]:
     ]
     lines += _removed(diff, "gone" if done else "would miss")
     fail, heal = ("newly failing", "healed") if done else ("would fail", "would heal")
-    lines.append(f"  {fail:<14}{_by_reason(diff.newly_quarantined)} that are not in quarantine now")
+    lines.append(f"  {fail:<14}{_by_reason(diff.newly_quarantined)} not in quarantine now")
     lines.append(f"  {heal:<14}{_by_reason(diff.healed)}")
     changed = [one for one in diff.samples if one.what == "changed"]
     if changed:
@@ -128,7 +133,8 @@ def _removed(diff: Diff, what: str) -> list[str]:
 
 
 def _by_reason(counted: dict[str, int]) -> str:
-    total = f"{sum(counted.values()):,} records"
+    number = sum(counted.values())
+    total = f"{number:,} record{'' if number == 1 else 's'}"
     each = "  ".join(f"{reason} {number:,}" for reason, number in counted.items())
     return total + (f" ({each})" if each else "")
 

@@ -48,6 +48,36 @@ JOIN (SELECT DISTINCT * FROM unnest(%(partition_ids)s::int[], %(mapping_versions
 WHERE e.state IN ('retryable', 'quarantined') OR e.state = 'dismissed' AND e.sightings > 0
 ORDER BY e.partition, e.generation, e."offset", e.index, e.mapping_version FOR UPDATE OF e SKIP LOCKED
 
+-- name: since
+-- New exceptions are as old as the oldest open one of their record: it was refused then and has not landed since,
+-- whatever version of its mapping and whatever reason that was. The same place is the same record, also where another
+-- version reads another key. What was decided about does not count.
+WITH fresh AS (
+  SELECT n.*, a.id AS version FROM gapless.exception n
+  JOIN unnest(%(mapping_versions)s::int[], %(partitions)s::int[], %(generations)s::int2[],
+    %(offsets)s::bigint[], %(indexes)s::int[]) AS w (mapping_version, partition, generation, "offset", index)
+    USING (mapping_version, partition, generation, "offset", index)
+  JOIN gapless.mapping_version v ON v.id = n.mapping_version
+  JOIN gapless.mapping_version a ON a.mapping = v.mapping
+  WHERE n.state IN ('retryable', 'quarantined')
+), known AS (
+  SELECT f.mapping_version, f.partition, f.generation, f."offset", f.index, o.first_seen_at
+  FROM fresh f JOIN gapless.exception o
+    ON (o.partition_id, o.mapping_version, o.fingerprint) = (f.partition_id, f.version, f.fingerprint)
+  WHERE o.state IN ('retryable', 'quarantined', 'repeated')
+  UNION ALL
+  SELECT f.mapping_version, f.partition, f.generation, f."offset", f.index, o.first_seen_at
+  FROM fresh f JOIN gapless.exception o ON (o.partition, o.generation, o."offset", o.index, o.mapping_version)
+    = (f.partition, f.generation, f."offset", f.index, f.version)
+  WHERE o.state IN ('retryable', 'quarantined', 'repeated')
+), oldest AS (
+  SELECT mapping_version, partition, generation, "offset", index, min(first_seen_at) AS since
+  FROM known GROUP BY 1, 2, 3, 4, 5
+)
+UPDATE gapless.exception e SET first_seen_at = o.since FROM oldest o
+WHERE (e.partition, e.generation, e."offset", e.index, e.mapping_version)
+  = (o.partition, o.generation, o."offset", o.index, o.mapping_version) AND e.first_seen_at > o.since
+
 -- name: stand
 -- One row stands for what others were: counts and times of all of them.
 UPDATE gapless.exception SET sightings = %(sightings)s, first_seen_at = %(first_seen_at)s,

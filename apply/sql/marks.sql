@@ -60,13 +60,16 @@ VALUES (%(partition_id)s, %(plan)s, %(start)s, %(end)s, %(state)s, %(run)s, %(re
 
 -- name: coverage_healed
 -- An exception of this stretch ended well: one error less, if a mark has counted its page; the last one leaves the
--- stretch complete. Pages of passes that no mark names are counted nowhere.
+-- stretch complete. Pages of passes that no mark names are counted nowhere. A later search may have replaced a part of
+-- the stretch: its counts stayed with the first piece that was left (apply/coverage.py).
 UPDATE gapless.coverage c SET errors = c.errors - 1,
   state = CASE WHEN c.errors <= 1 THEN 'complete' ELSE c.state END
 FROM gapless.page_ledger l
 WHERE l.mapping_version = %(mapping_version)s AND l.partition = %(partition)s
   AND l.generation = %(generation)s AND l."offset" = %(offset)s
-  AND c.partition_id = l.partition_id AND c.plan = l.plan AND c.state = 'complete_with_errors'
-  AND c.start_at <= %(start)s AND c.end_at >= %(end)s AND c.errors > 0
+  AND c.partition_id = l.partition_id AND c.plan = l.plan AND c.start_at = (
+    SELECT min(n.start_at) FROM gapless.coverage n
+    WHERE n.partition_id = l.partition_id AND n.plan = l.plan AND n.state = 'complete_with_errors'
+      AND n.start_at < %(end)s AND n.end_at > %(start)s AND n.errors > 0)
   AND EXISTS (SELECT FROM gapless.mark m WHERE m.partition_id = l.partition_id AND m.scope = l.scope
     AND m.state = 'done' AND m.body -> 'passes' @> jsonb_build_array(jsonb_build_object('pass', l.pass)))

@@ -71,12 +71,23 @@ ORDER BY e.partition, e.generation, e."offset", e.index LIMIT 500 FOR UPDATE OF 
 
 -- name: known_exceptions
 -- Open exceptions among these pages of the version that is live, or an older one, for a dry run.
-SELECT e."offset", e.index, min(e.reason) FROM gapless.exception e
+SELECT DISTINCT ON (e."offset", e.index) e."offset", e.index, e.reason, e.partition_id, e.fingerprint
+FROM gapless.exception e
 JOIN gapless.mapping_version v ON v.id = e.mapping_version AND v.mapping = %(mapping)s
   AND v.version <= %(version)s AND v.state NOT IN ('shadow', 'kept')
 WHERE e.state IN ('retryable', 'quarantined', 'repeated') AND e.partition = %(partition)s
   AND e.generation = %(generation)s AND e."offset" = ANY(%(offsets)s)
-GROUP BY e."offset", e.index
+ORDER BY e."offset", e.index, v.version DESC
+
+-- name: stage_faults
+-- Records that a dry run finds to fail or to heal, once for each sighting: too many for the memory of a process.
+CREATE TEMPORARY TABLE replay_faults (heals bool NOT NULL, reason text NOT NULL, partition_id int4 NOT NULL,
+  record bytea NOT NULL)
+
+-- name: faults
+-- Records, however often each was seen.
+SELECT heals, reason, count(DISTINCT (partition_id, record)) AS records FROM replay_faults
+GROUP BY heals, reason ORDER BY records DESC, reason
 
 -- name: tenants
 SELECT text, tenant FROM gapless.partition_id WHERE source = %(source)s AND stream = %(stream)s

@@ -140,12 +140,15 @@ UPDATE gapless.position SET claim = claim + 1, owner = NULL, backend_pid = NULL,
 WHERE pipeline = 'live' OR starts_with(pipeline, %(in_place)s)
 
 -- name: newly_quarantined
-SELECT n.reason, count(*) FROM gapless.exception n
+-- Records, however often each was seen.
+SELECT n.reason, count(DISTINCT (n.partition_id, coalesce(encode(n.fingerprint, 'hex'),
+  concat_ws('/', n.partition, n.generation, n."offset", n.index)))) AS records
+FROM gapless.exception n
 WHERE n.mapping_version = %(new)s AND n.state IN ('retryable', 'quarantined', 'repeated') AND NOT EXISTS (
   SELECT FROM gapless.exception e WHERE e.mapping_version = %(old)s
     AND (e.partition, e.generation, e."offset", e.index) = (n.partition, n.generation, n."offset", n.index)
     AND e.state IN ('retryable', 'quarantined', 'repeated'))
-GROUP BY n.reason ORDER BY count(*) DESC
+GROUP BY n.reason ORDER BY records DESC
 
 -- name: action
 INSERT INTO gapless.operator_action (by, action, about) VALUES (%(by)s, %(action)s, %(about)s)

@@ -26,6 +26,7 @@ from schemas.routing import route
 from schemas.settings import Settings
 
 Row = dict[str, Any]
+HIDDEN = "(not shown: not declared `personal: false`; --raw shows it)"
 Place = tuple[int, int, int]
 """Generation, original offset and index of a record."""
 _SYSTEM = (
@@ -191,7 +192,7 @@ def _shown(spec: MappingSpec, row: Row, raw: bool) -> dict[str, str | None]:
         if column is None and name not in _SYSTEM:
             continue
         if value is not None or column is not None:
-            found[name] = _text(value) if free or raw else "(not shown: personal, see --raw)"
+            found[name] = _text(value) if free or raw else HIDDEN
     return found
 
 

@@ -18,6 +18,9 @@ Connection = psycopg.Connection[Row]
 _POSITIONS = """
 SELECT pipeline, partition, generation, next_offset_to_apply, start_offset, end_offset, owner,
   checkpointed_at, halted FROM gapless.position ORDER BY pipeline, partition"""
+# Not sightings: a record that is read again, or asked about by two versions of its mapping, is one record.
+RECORDS: LiteralString = """count(DISTINCT coalesce(encode(e.fingerprint, 'hex'),
+  concat_ws('/', e.partition, e.generation, e."offset", e.index)))"""
 _COVERAGE = """
 SELECT p.text AS partition_id, c.plan, min(c.start_at) AS start_at, max(c.end_at) AS end_at,
   count(*) FILTER (WHERE c.state = 'failed') AS failed,
@@ -26,8 +29,8 @@ SELECT p.text AS partition_id, c.plan, min(c.start_at) AS start_at, max(c.end_at
   sum(c.records)::bigint AS records
 FROM gapless.coverage c JOIN gapless.partition_id p ON p.id = c.partition_id
 GROUP BY p.text, c.plan"""
-_EXCEPTIONS = """
-SELECT p.text AS partition_id, v.mapping, e.state, e.reason, count(*) AS count,
+_EXCEPTIONS = f"""
+SELECT p.text AS partition_id, v.mapping, e.state, e.reason, {RECORDS} AS count,
   min(e.first_seen_at) AS since, min(e.detail) AS detail, count(DISTINCT e.detail) AS details,
   min(e.due_at) AS due_at
 FROM gapless.exception e JOIN gapless.partition_id p ON p.id = e.partition_id
@@ -65,8 +68,8 @@ LEFT JOIN gapless.mapping_version v ON v.id = s.mapping_version
 WHERE coalesce(v.state, 'live') NOT IN ('shadow', 'kept')
 ORDER BY p.text, v.mapping, s.began DESC"""
 # Each way out by its own index: what was sent is most of the table, and is not looked at. Copies of
-# quarantined records are written whether a relay runs or not, and are nothing that waits before one
-# has: then some of the oldest rows are no longer as they were written.
+# quarantined records are no events, and are written whether a relay runs or not. Before one has they are nothing
+# that waits: once one has, some of the oldest rows are no longer as they were written.
 _OUTBOX = """
 WITH relayed AS (
   SELECT coalesce(bool_or(state <> 'unsent' OR attempts > 0 OR error IS NOT NULL), false) AS yes
@@ -78,8 +81,8 @@ WITH relayed AS (
   SELECT id, state, created_at, error, effect FROM gapless.outbox
   WHERE state IN ('unsent', 'dead') AND topic IS NULL
 ), named AS (
-  SELECT id, created_at, error, CASE WHEN effect = 'quarantined' AND state = 'unsent'
-    AND NOT (SELECT yes FROM relayed) THEN 'unrelayed' ELSE state END AS state FROM waiting
+  SELECT id, created_at, error, CASE WHEN effect <> 'quarantined' OR state <> 'unsent' THEN state
+    WHEN (SELECT yes FROM relayed) THEN 'copies' ELSE 'unrelayed' END AS state FROM waiting
 )
 SELECT state, count(*) AS count, min(created_at) AS since,
   (array_agg(error ORDER BY id) FILTER (WHERE error IS NOT NULL))[1] AS error FROM named
@@ -90,7 +93,8 @@ GROUP BY state"""
 class SinkFacts:
     """What Postgres says at one instant; rows as mappings with the names of the queries above.
 
-    `outbox`: by state; `unrelayed` are copies of quarantined records where no relay has run yet.
+    `outbox`: by state; unsent copies of quarantined records are `copies`, or `unrelayed` where no
+    relay has run yet.
     `outcomes`: partition id → six counts since the time asked for; empty if it was not asked.
     """
 

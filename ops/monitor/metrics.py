@@ -102,11 +102,19 @@ def _whole(families: _Families, status: Status) -> None:
     unsent, dead = status.unsent_events, status.dead_events
     families.set("gapless_outbox_unsent_events", "Events to publish", {}, unsent)
     families.set("gapless_outbox_dead_events", "Events that nobody could publish", {}, dead)
-    since = status.unsent_since
+    families.set(
+        "gapless_outbox_unsent_copies",
+        "Copies of quarantined records to publish, where a relay has run",
+        {},
+        status.unsent_copies,
+    )
     if unsent is not None:
-        age_s = 0.0 if since is None else max(0.0, (status.read_at - since) / 1e6)
+        since = [at for at in (status.unsent_since, status.unsent_copies_since) if at is not None]
         families.set(
-            "gapless_outbox_oldest_event_seconds", "Age of the oldest event to publish", {}, age_s
+            "gapless_outbox_oldest_event_seconds",
+            "Age of the oldest event, or copy of a quarantined record, to publish",
+            {},
+            max(0.0, (status.read_at - min(since, default=status.read_at)) / 1e6),
         )
     for replay in status.replays:
         label = {"pipeline": replay.pipeline}

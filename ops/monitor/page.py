@@ -13,7 +13,7 @@ from html import escape
 from ops.status.model import PartitionStatus, PlanStatus, RunStatus, Status, Trouble
 from ops.status.parts import micros
 from ops.status.text import progress_text
-from ops.status.words import duration, iso, moment, number
+from ops.status.words import copies, duration, iso, moment, number
 
 ROWS_MAX = 500
 _ORDER = {"blocked": 0, "halted": 1, "paused": 2, "behind": 3, "waiting": 4, "not started": 5}
@@ -49,6 +49,8 @@ def _body(status: Status) -> Iterator[str]:
     yield '<footer class="quiet"><a href="status.json">JSON</a> <a href="metrics">metrics</a>'
     if status.unsent_events:
         yield f" · {number(status.unsent_events)} events to publish"
+    if status.unsent_copies:
+        yield f" · {copies(status.unsent_copies)} to publish"
     yield "</footer>"
 
 

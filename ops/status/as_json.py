@@ -11,7 +11,8 @@ from ops.status.words import iso
 _TIMES = frozenset(
     {
         "read_at", "written_at", "not_before", "polled_at", "checkpointed_at", "start_at",
-        "end_at", "due_at", "at", "since", "unsent_since", "next_snapshot_at",
+        "end_at", "due_at", "at", "since", "unsent_since", "unsent_copies_since",
+        "next_snapshot_at",
     }
 )  # fmt: skip
 

@@ -69,6 +69,8 @@ def assemble(
         unsent_events=waiting.get("unsent", 0) if sink_facts else None,
         dead_events=waiting.get("dead", 0) if sink_facts else None,
         unsent_since=us(outbox["unsent"]["since"]) if "unsent" in outbox else None,
+        unsent_copies=waiting.get("copies", 0) if sink_facts else None,
+        unsent_copies_since=us(outbox["copies"]["since"]) if "copies" in outbox else None,
         unrelayed_copies=waiting.get("unrelayed", 0) if sink_facts else None,
         open_transactions=_open_transactions(log_facts),
         exceptions=open_exceptions(sink_facts.exceptions) if sink_facts else None,

@@ -77,7 +77,11 @@ class AppliedStatus:
 
 @dataclass(frozen=True, slots=True)
 class CoverageStatus:
-    """Which stretch of one plan was searched, and what of it failed or is lost."""
+    """Which stretch of one plan was searched, and what of it failed or is lost.
+
+    `records` and `errors` are sightings, of all searches together: a record that is read again counts
+    again. `errors`: those that had no row when they were read, less what is known to have healed.
+    """
 
     plan: str
     start_at: int
@@ -148,8 +152,9 @@ class PartitionStatus:
     """One partition id. `lag_s`: how much later than its schedule its newest facts are rows.
     `runs`: the last ones of a schedule with runs and the next; `stages`: of the observed pipeline.
 
-    Where Postgres could not be asked `outcomes` is None, and coverage and snapshots are empty
-    because they are unknown.
+    `outcomes` are of sightings: a record that is read again counts again. `quarantined` and
+    `retryable` are records that are open now. Where Postgres could not be asked `outcomes` is None,
+    and coverage and snapshots are empty because they are unknown.
     """
 
     partition_id: str
@@ -173,7 +178,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class OpenExceptions:
-    """Records of one mapping that wait for one reason; `since`: the oldest was first seen then."""
+    """Records of one mapping that wait for one reason; `since`: the oldest was first refused then."""
 
     mapping: str
     state: str
@@ -196,8 +201,9 @@ class Status:
     """The whole deployment. `kafka`, `postgres`: None, or why they could not be asked; `topics_missing`,
     `tables_missing`: they answered, and lack these.
 
-    `unsent_since`: when the oldest event that waits was written, microseconds. `unrelayed_copies`: of
-    quarantined records, which nobody publishes as long as no relay runs, and which are no such events.
+    `unsent_since`: when the oldest event that waits was written, microseconds. Copies of quarantined
+    records are no such events: `unsent_copies` wait, `unsent_copies_since` the oldest was written;
+    `unrelayed_copies` are those of a deployment where no relay has run yet.
     `open_transactions`: (log partition, append time of its oldest undecided record).
     """
 
@@ -209,6 +215,8 @@ class Status:
     unsent_events: int | None = 0
     dead_events: int | None = 0
     unsent_since: int | None = None
+    unsent_copies: int | None = 0
+    unsent_copies_since: int | None = None
     unrelayed_copies: int | None = 0
     open_transactions: tuple[tuple[int, int], ...] = ()
     exceptions: tuple[OpenExceptions, ...] | None = ()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ingest.headway import Progress
 from ops.status.model import Horizons, PartitionStatus, PlanStatus, SnapshotStatus, Status, Trouble
 from ops.status.parts import micros
-from ops.status.words import duration, moment, number
+from ops.status.words import copies, duration, moment, number, sightings
 from schemas.records import BY_TIME
 
 _NO_SINK = "Postgres cannot be asked: what follows is what the log knows. Ingest does not need it."
@@ -31,12 +31,19 @@ def _lines(status: Status) -> Iterator[str]:
         if not brief or one.state != "flowing":
             yield from _block(one, status.read_at)
     if status.unsent_events:
-        yield f"Events             {number(status.unsent_events)} to publish{_oldest(status)}"
+        waited = _oldest(status.unsent_since, status.read_at)
+        yield f"Events             {number(status.unsent_events)} to publish{waited}"
+    if status.unsent_copies:
+        waited = _oldest(status.unsent_copies_since, status.read_at)
+        yield (
+            f"Copies             {copies(status.unsent_copies)} to publish{waited}; gapless relay does"
+        )
     if status.unrelayed_copies:
         yield (
-            f"Copies             {number(status.unrelayed_copies)} of quarantined records, published "
-            "once gapless relay runs; nothing waits for that"
+            f"Copies             {copies(status.unrelayed_copies)}, which nobody has to publish: "
+            "gapless relay does;"
         )
+        yield "                   without a reader of them set GAPLESS_QUARANTINE_COPIES=false for apply"
     for trouble in status.troubles:
         yield from _trouble(trouble, status.read_at)
 
@@ -60,10 +67,8 @@ def _unasked(status: Status) -> Iterator[str]:
         yield from (f"  {line}" for line in more)
 
 
-def _oldest(status: Status) -> str:
-    if status.unsent_since is None:
-        return ""
-    return f", the oldest for {duration((status.read_at - status.unsent_since) / 1e6)}"
+def _oldest(since: int | None, now: int) -> str:
+    return "" if since is None else f", the oldest for {duration((now - since) / 1e6)}"
 
 
 def _head(one: PartitionStatus, width: int) -> str:
@@ -87,10 +92,16 @@ def _block(one: PartitionStatus, now: int) -> Iterator[str]:
         if plan.progress is not None and plan.progress.long:
             yield _row("progress", f"{plan.plan}: {progress_text(plan.progress)}")
     yield _row("applied offset", applied_text(one))
+    waits = (one.quarantined or 0) + (one.retryable or 0)
+    opened = f"{number(waits)} record{'' if waits == 1 else 's'} in quarantine now"
     for covered in one.coverage:
         holes = f"{covered.gaps} gaps" if covered.gaps else "no gap"
         failed = f"{covered.failed} failed" if covered.failed else "none failed"
-        errors = f", {covered.errors} records with errors" if covered.errors else ""
+        errors = (
+            f"; {sightings(covered.errors)} had errors when read, {opened}"
+            if covered.errors
+            else ""
+        )
         span = f"{moment(covered.start_at, now)} .. {moment(covered.end_at, now)}"
         yield _row("coverage", f"{span:<26} {holes}, {failed}{errors}")
     yield from _snapshots(one, now)
@@ -101,6 +112,7 @@ def _block(one: PartitionStatus, now: int) -> Iterator[str]:
             if count or name in ("applied", "superseded", "ignored", "quarantined")
         ]
         yield _row("outcomes, 24 h", "  ".join(shown))
+        yield _row("", "of sightings: a record that is read again counts again, changed or not")
     elif one.applied.end is not None:
         yield _row("unknown", "coverage, snapshots, outcomes and exceptions: Postgres has them")
     yield _row("horizons", _horizons(one.horizons))

@@ -13,7 +13,7 @@ from ops.status.expected import Expected
 from ops.status.model import PartitionStatus, Trouble
 from ops.status.parts import us
 from ops.status.paused import paused
-from ops.status.words import duration
+from ops.status.words import copies, duration
 from schemas.settings import Settings
 
 _REFUSED_BY_THE_DATABASE = (
@@ -157,7 +157,10 @@ def _exceptions(row: Row, expected: Expected) -> Trouble:
         due = f", next try at {row['due_at']:%H:%M:%S}" if row["due_at"] else ""
         unblocks = f"what they wait for; tried again by itself{due}"
     else:
-        unblocks = f"{_cure(row['reason'], mapping, expected)}; or gapless quarantine dismiss"
+        unblocks = (
+            f"{_cure(row['reason'], mapping, expected)}; or gapless quarantine dismiss. A newer state "
+            "of the record that is applied heals it by itself"
+        )
     return Trouble(
         row["state"],
         row["partition_id"],
@@ -244,14 +247,22 @@ def _dead_events(sink: SinkFacts) -> Iterator[Trouble]:
 def _stalled_events(sink: SinkFacts, now_us: int) -> Iterator[Trouble]:
     """Those behind a dead event are old for its reason, which is told already."""
     states = {row["state"]: row for row in sink.outbox}
-    row = states.get("unsent")
-    if row is None or "dead" in states or now_us - us(row["since"]) <= _EVENTS_LATE_S * 1e6:
-        return
-    yield Trouble(
-        "events wait",
-        None,
-        f"{row['count']} events are not published: {row['error'] or 'no relay has tried'}",
-        us(row["since"]),
-        "what its text says, or start gapless relay; it goes on by itself",
-        "gapless events list",
-    )
+    for name in ("unsent", "copies"):
+        row = states.get(name)
+        if row is None or "dead" in states or now_us - us(row["since"]) <= _EVENTS_LATE_S * 1e6:
+            continue
+        count, unblocks = int(row["count"]), "what its text says, or start gapless relay"
+        if name == "copies":
+            said = copies(count)
+            unblocks += ", or GAPLESS_QUARANTINE_COPIES=false for apply where nobody reads them"
+        else:
+            said = f"{count} event{'' if count == 1 else 's'}"
+        yield Trouble(
+            "copies wait" if name == "copies" else "events wait",
+            None,
+            f"{said} {'is' if count == 1 else 'are'} not published: "
+            f"{row['error'] or 'no relay has tried'}",
+            us(row["since"]),
+            f"{unblocks}; it goes on by itself",
+            "gapless events list",
+        )

@@ -40,3 +40,14 @@ def iso(at_us: int | None) -> str | None:
 def number(value: int | None) -> str:
     """`48,214`; `?` for None."""
     return "?" if value is None else f"{value:,}"
+
+
+def sightings(count: int) -> str:
+    """`1 sighting`, `48,214 sightings`: records as often as they were read."""
+    return f"{number(count)} sighting{'' if count == 1 else 's'}"
+
+
+def copies(count: int) -> str:
+    """`1 copy of a quarantined record`, `5 copies of quarantined records`."""
+    of = "copy of a quarantined record" if count == 1 else "copies of quarantined records"
+    return f"{number(count)} {of}"

@@ -56,14 +56,13 @@ def log_of(count: int, day: int) -> Iterator[Observation | Mark]:
     """All orders in the state of a day, in no order of their ids: pages of tenants in turn.
 
     An order belongs to one tenant on every day. Every tenant's pages belong to intervals of 50 pages,
-    each with the mark that completes it. `count` is a multiple of LEAST.
+    each with the mark that completes it. `count` is a multiple of LEAST. No order stands where it does
+    on another day, so that several logs may be applied to one database: a state from the very place of
+    the stored one would be taken for that one, read again.
     """
     if count % LEAST:
         raise ValueError(f"{count} records make no whole pages of {len(TENANTS)} tenants")
-    dice = random.Random(day)
-    owned = [list(range(number, count, len(TENANTS))) for number in range(len(TENANTS))]
-    for numbers in owned:
-        dice.shuffle(numbers)
+    dice, owned = _placed(count, day)
     for at in range(count // PAGE_RECORDS):
         owner, turn = at % len(TENANTS), at // len(TENANTS)
         chosen = owned[owner][turn * PAGE_RECORDS : (turn + 1) * PAGE_RECORDS]
@@ -76,6 +75,29 @@ def log_of(count: int, day: int) -> Iterator[Observation | Mark]:
         yield one
         if page == _INTERVAL_PAGES:
             yield _complete(one)
+
+
+def _placed(count: int, day: int) -> tuple[random.Random, list[list[int]]]:
+    """The numbers of each tenant's orders in the order of that day's log; and its dice from there on."""
+    days: list[list[list[int]]] = []
+    for each in range(1, day + 1):
+        dice = random.Random(each)
+        owned = [list(range(number, count, len(TENANTS))) for number in range(len(TENANTS))]
+        for at, numbers in enumerate(owned):
+            dice.shuffle(numbers)
+            _part(numbers, [earlier[at] for earlier in days])
+        days.append(owned)
+    return dice, days[-1]
+
+
+def _part(numbers: list[int], earlier: list[list[int]]) -> None:
+    """Move the few that stand where they did earlier on by one, until none does."""
+    while clashes := [
+        at for at, number in enumerate(numbers) if any(known[at] == number for known in earlier)
+    ]:
+        for at in clashes:
+            to = (at + 1) % len(numbers)
+            numbers[at], numbers[to] = numbers[to], numbers[at]
 
 
 def page_of(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from apply.straight import Straight
 from tests.conftest import Lane
 from tests.integration.apply.scene import Scene
 
@@ -24,6 +25,20 @@ def make_scene(lane: Lane, tmp_path: Path) -> Iterator[Callable[..., Scene]]:
     yield make
     for scene in made:
         scene.close()
+
+
+@pytest.fixture
+def straight_tries(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """What became of each batch that was tried straight into the table: whether it stayed there."""
+    tried: list[bool] = []
+    land = Straight.land
+
+    def told(self: Straight, *given: Any) -> bool:
+        tried.append(land(self, *given))
+        return tried[-1]
+
+    monkeypatch.setattr(Straight, "land", told)
+    return tried
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from prometheus_client import REGISTRY
 
 from apply import straight
 from apply.prefilter import Prefilter
-from apply.straight import Straight
 from schemas.records import MissingRecord
 from tests.integration.apply.scene import Scene, account, complete, page
 
@@ -244,16 +243,11 @@ def test_a_flood_of_older_states_is_superseded_before_it_is_sent(
 
 
 def test_new_rows_go_straight_into_the_table_and_others_never_do(
-    make_scene: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch
+    make_scene: Callable[..., Scene],
+    straight_tries: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    tried: list[bool] = []
-    land = Straight.land
-
-    def told(self: Straight, *given: Any) -> bool:
-        tried.append(land(self, *given))
-        return tried[-1]
-
-    monkeypatch.setattr(Straight, "land", told)
+    tried = straight_tries
     monkeypatch.setattr(straight, "REST_BATCHES", 0)
     scene = make_scene(partitions=1)
 

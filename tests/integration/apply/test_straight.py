@@ -30,18 +30,10 @@ _CHILDREN = {**CARDS, "\nevents: {": "\n# events: {"}
 
 
 @pytest.fixture
-def landed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+def landed(straight_tries: list[bool], monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """What became of each try. All batches are tried."""
-    tried: list[bool] = []
-    land = Straight.land
-
-    def told(self: Straight, *given: Any) -> bool:
-        tried.append(land(self, *given))
-        return tried[-1]
-
-    monkeypatch.setattr(Straight, "land", told)
     monkeypatch.setattr(Straight, "pays", lambda *_: True)
-    return tried
+    return straight_tries
 
 
 def _notes(numbers: Iterable[int], *, version: int = 1, number: int) -> Observation:

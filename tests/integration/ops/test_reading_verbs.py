@@ -42,6 +42,9 @@ def test_explain_finds_superseded_records_too(deployment: Deployment) -> None:
     assert (first["pass"], first["page"], first["scope"]) == ("a", 1, f"{DAYS[0]}~{DAYS[1]}")
     assert first["fetched_at"].startswith("2024-01-07T00:00:00.05")
     assert found["row"]["status"] == "open"
+    assert found["row"]["email"] == (  # nobody has to have said that it is personal
+        "(not shown: not declared `personal: false`; --raw shows it)"
+    )
     assert found["children"] == {"order_lines": 2}
     assert "mail.example" not in str(found)
     shown = read(deployment.environment, "explain", "orders", "id=o-1", "--raw")
@@ -174,6 +177,25 @@ def test_quarantine_lists_without_personal_data(deployment: Deployment) -> None:
     assert raw["key"] == {"id": "o-3"}
 
 
+def test_quarantine_names_keys_that_may_be_shown(deployment: Deployment) -> None:
+    environment = deployment.environment
+    place = f"{deployment.number}/{deployment.offsets[1]}/0"
+    assert "key" not in _one(read(environment, "quarantine", "list"))
+    with deployment.database() as db:
+        db.execute(
+            "UPDATE gapless.mapping_version SET definition ="
+            """ '{"columns": {"id": {"personal": "no"}, "name": {"type": "text"}}}'"""
+        )
+    assert _one(read(environment, "quarantine", "list"))["key"] == {"id": "o-3"}
+    listed = run(environment, "quarantine", "list").stdout
+    assert "quarantined  id o-3  unknown_value: status" in listed
+    assert "      1 record  orders quarantined unknown_value\n" in listed
+    assert "key           id o-3\n" in run(environment, "quarantine", "show", place).stdout
+    with deployment.database() as db:  # one column that may not be shown is enough
+        db.execute("""UPDATE gapless.exception SET key = '{"id": "o-3", "name": "x"}'""")
+    assert "key" not in _one(read(environment, "quarantine", "list"))
+
+
 def test_quarantine_decisions_are_kept_and_the_counts_balance(deployment: Deployment) -> None:
     environment = deployment.environment
     place = f"{deployment.number}/{deployment.offsets[1]}/0"
@@ -209,7 +231,7 @@ def test_quarantine_counts_and_filters(deployment: Deployment) -> None:
     assert len(found) == 1
     assert read(environment, "quarantine", "list", "--tenant", "nobody") == []
     assert (
-        "1  orders  quarantined  unknown_value"
+        "1 record  orders  quarantined  unknown_value"
         in run(environment, "quarantine", "list", "--counts").stdout
     )
 

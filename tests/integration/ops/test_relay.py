@@ -302,8 +302,12 @@ def test_a_copy_of_a_quarantined_record_has_its_bytes_and_connects_headers(
         db.execute("UPDATE gapless.outbox SET state = 'unsent' WHERE effect = 'quarantined'")
         db.commit()
     found = read(deployment.environment, "status")
-    assert (found["unsent_events"], found["unrelayed_copies"]) == (1, 0)
-    assert found["unsent_since"].endswith("Z")
+    assert (found["unsent_events"], found["unrelayed_copies"]) == (0, 0)
+    assert (found["unsent_copies"], found["unsent_since"]) == (1, None)
+    assert found["unsent_copies_since"].endswith("Z")
+    assert (
+        "1 copy of a quarantined record to publish" in run(deployment.environment, "status").stdout
+    )
     once(settings)
     assert [value is None for _, value in messages(deployment, settings.quarantine)] == [
         False,

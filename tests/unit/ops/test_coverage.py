@@ -60,3 +60,10 @@ def test_partition_ids_and_plans_are_apart() -> None:
 def test_nothing_yet() -> None:
     assert to_text([]) == "no coverage yet"
     assert to_text([one(row(1, 2))], holes_only=True) == "no holes"
+
+
+def test_records_are_sightings_and_errors_are_of_when_they_were_read() -> None:
+    text = to_text([one(row(1, 2, "complete_with_errors", errors=2))])
+    assert "1 pages, 10 sightings, 2 had errors when read" in text
+    assert text.endswith("What of these errors is open now: gapless quarantine list")
+    assert "quarantine" not in to_text([one(row(1, 2))])

@@ -25,7 +25,7 @@ RULES = REPOSITORY / "ops/rules/gapless.yml"
 IMPORTED = (apply.metrics, ingest.metrics, ops.relay.metrics)  # they register what they serve
 MONITOR = {
     *PER_PARTITION_ID, *PER_POLL, "gapless_state", "gapless_blocked", "gapless_server_up",
-    "gapless_outbox_unsent_events", "gapless_outbox_dead_events",
+    "gapless_outbox_unsent_events", "gapless_outbox_dead_events", "gapless_outbox_unsent_copies",
     "gapless_outbox_oldest_event_seconds", "gapless_monitor_healthy",
     "gapless_monitor_read_timestamp_seconds", "gapless_log_open_transaction_seconds",
     "gapless_replay_done_ratio",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -85,6 +86,18 @@ def test_what_is_unknown_is_left_out() -> None:
     assert value(no_sink, "gapless_state", partition_id=OWNER, state="unknown") == 1.0
     assert value(no_sink, "gapless_blocked", kind="sink", partition_id="") == 1.0
     assert value(None, "gapless_monitor_healthy") == 1.0
+
+
+def test_copies_are_no_events_but_their_age_alerts_too() -> None:
+    rows = [
+        {"state": name, "count": count, "since": MOMENT - timedelta(seconds=age_s), "error": None}
+        for name, count, age_s in (("unsent", 2, 5), ("copies", 3, 60), ("unrelayed", 4, 900))
+    ]
+    found = status(sink=sink_facts(outbox=rows))
+    assert value(found, "gapless_outbox_unsent_events") == 2
+    assert value(found, "gapless_outbox_unsent_copies") == 3
+    assert value(found, "gapless_outbox_oldest_event_seconds") == 60
+    assert value(status(), "gapless_outbox_oldest_event_seconds") == 0
 
 
 def test_states_blocks_and_open_transactions() -> None:

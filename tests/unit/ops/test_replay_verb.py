@@ -150,6 +150,7 @@ def test_a_report_says_what_would_change_and_what_comes_next() -> None:
     assert text == [
         "orders v2: 0 pages of 0 offsets",
         "  outcomes      applied 11",
+        "                of sightings: a record that was read again counts again",
         "  would add     3 rows",
         "  would change  7 rows   total 7",
         "  would stay    1 rows",
@@ -158,7 +159,7 @@ def test_a_report_says_what_would_change_and_what_comes_next() -> None:
         "  would miss    1 rows: the log no longer has an observation of them",
         "    3:9 index 4",
         "    what a row is from: gapless explain TABLE KEY",
-        "  would fail    2 records (wrong_type 2) that are not in quarantine now",
+        "  would fail    2 records (wrong_type 2) not in quarantine now",
         "  would heal    4 records (unknown_value 4)",
         "  for example",
         "    total: 1 → (not shown)   (3:17 index 0)",

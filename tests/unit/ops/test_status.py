@@ -119,6 +119,7 @@ def test_a_stream_that_flows() -> None:
         "  applied offset     48,214 of 48,214 in partition 0\n"
         "  coverage           2024-01-01 .. 10:41:07     no gap, none failed\n"
         "  outcomes, 24 h     applied 9,204  superseded 310  ignored 0  quarantined 2\n"
+        "                     of sightings: a record that is read again counts again, changed or not\n"
         "  horizons           upstream 30 d             topic forever   token unknown   0% used"
     ).replace("partition 0", f"partition {NUMBER}")
 

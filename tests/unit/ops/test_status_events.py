@@ -33,5 +33,23 @@ def test_copies_where_no_relay_runs_are_no_events_to_publish() -> None:
     assert (found.unsent_events, found.unrelayed_copies, found.unsent_since) == (0, 5, None)
     assert [one for one in found.troubles if one.kind == "events wait"] == []
     said = to_text(found)
-    assert "Copies             5 of quarantined records, published once gapless relay runs" in said
-    assert "to publish" not in said
+    assert "Copies             5 copies of quarantined records, which nobody has to publish" in said
+    assert "gapless relay does" in said and "GAPLESS_QUARANTINE_COPIES=false" in said
+    assert "Events" not in said
+
+
+def test_copies_that_wait_for_a_relay_are_no_events_either() -> None:
+    copies = {"state": "copies", "count": 1, "since": MOMENT - timedelta(minutes=4), "error": None}
+    found = status(sink=sink_facts(outbox=[copies]))
+    assert (found.unsent_events, found.unsent_copies, found.unrelayed_copies) == (0, 1, 0)
+    assert found.troubles == ()
+    said = to_text(found)
+    assert (
+        "Copies             1 copy of a quarantined record to publish, the oldest for 4 min" in said
+    )
+    assert "Events" not in said
+    late = {**copies, "count": 2, "since": MOMENT - timedelta(hours=1)}
+    (trouble,) = status(sink=sink_facts(outbox=[late])).troubles
+    assert trouble.kind == "copies wait"
+    assert trouble.what == ("2 copies of quarantined records are not published: no relay has tried")
+    assert "GAPLESS_QUARANTINE_COPIES=false" in trouble.unblocks

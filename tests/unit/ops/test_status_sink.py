@@ -110,7 +110,7 @@ def test_json_has_null_for_what_is_unknown() -> None:
         assert one[name] is None, name
     for name in ("next_offset_to_apply", "records_behind", "lag_s", "owner"):
         assert one["applied"][name] is None, name
-    for name in ("unsent_events", "dead_events", "unrelayed_copies"):
+    for name in ("unsent_events", "dead_events", "unsent_copies", "unrelayed_copies"):
         assert found[name] is None, name
     assert (one["state"], one["applied"]["mirrored"]) == ("blocked", 48_000)
     assert found["troubles"][0]["kind"] == "sink"
