@@ -1,7 +1,7 @@
 """What an exception can become: every state under every event, decided here and nowhere else. Pure.
 
-Invariant: an open exception ends only by a try, by a decision of somebody, or because a newer state
-of its entity is known. Absent on purpose: SQL; `apply.exceptions` asks this table before it writes.
+Invariant: an open exception ends only by a try, by a decision of somebody, because a newer state of
+its entity is known, or because another version speaks for its record, for as long as that one is live. Absent on purpose: SQL; `apply.exceptions` asks this table before it writes.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class Event(StrEnum):
     PROMOTE = "uncovered"  # what stood for it ended, and its own content is another
     SUPERSEDE = "superseded"  # the row of its entity is newer
     REPLAY = "replayed"  # a replay of a newer version has judged its record
+    RECALL = "recalled"  # the version that refused it is live again: a swap was taken back
+    RECALL_REPEATED = "recalled as seen again"  # the same, where another row stood for it
     EXPIRE = "expired"  # its evidence is older than it has to be kept
 
 
@@ -55,6 +57,8 @@ _RETRYABLE: Mapping[Event, State | None] = {
     Event.PROMOTE: None,
     Event.SUPERSEDE: None,  # its next try finds that out
     Event.REPLAY: State.DISMISSED,
+    Event.RECALL: None,
+    Event.RECALL_REPEATED: None,
     Event.EXPIRE: None,
 }
 _QUARANTINED: Mapping[Event, State | None] = {
@@ -70,6 +74,8 @@ _QUARANTINED: Mapping[Event, State | None] = {
     Event.PROMOTE: None,
     Event.SUPERSEDE: State.RESOLVED,
     Event.REPLAY: State.DISMISSED,
+    Event.RECALL: None,
+    Event.RECALL_REPEATED: None,
     Event.EXPIRE: None,  # what is open is never dropped
 }
 _REPEATED: Mapping[Event, State | None] = {
@@ -85,6 +91,8 @@ _REPEATED: Mapping[Event, State | None] = {
     Event.PROMOTE: State.RETRYABLE,
     Event.SUPERSEDE: State.RESOLVED,
     Event.REPLAY: State.DISMISSED,
+    Event.RECALL: None,
+    Event.RECALL_REPEATED: None,
     Event.EXPIRE: None,
 }
 _ENDED: Mapping[Event, State | None] = dict.fromkeys(Event)
@@ -94,7 +102,12 @@ TABLE: Mapping[State, Mapping[Event, State | None]] = {
     State.REPEATED: _REPEATED,
     State.RESOLVED: {**_ENDED, Event.EXPIRE: State.GONE},
     # the row stays as the proof of its record's outcome; only the evidence goes
-    State.DISMISSED: {**_ENDED, Event.EXPIRE: State.DISMISSED},
+    State.DISMISSED: {
+        **_ENDED,
+        Event.RECALL: State.QUARANTINED,
+        Event.RECALL_REPEATED: State.REPEATED,
+        Event.EXPIRE: State.DISMISSED,
+    },
     State.GONE: _ENDED,
 }
 """The state after each event; None: refused, nothing changes."""

@@ -262,19 +262,38 @@ def _refuse_unknown(connection: Connection, spec: MappingSpec, partition_id: str
     )
 
 
+_BY, _NOTE = "replay", "replayed as version "
+
+
 def replace_exceptions(passes: ReplayPass, compiled: CompiledMapping, report: ReplayReport) -> None:
-    """Open exceptions of older versions end: this version has judged their records."""
+    """Open exceptions of versions that are live no more end: this version has judged their records."""
 
     def some(connection: Connection, _held: list[int]) -> tuple[int, list[Change]]:
         now, number = datetime.now(UTC), compiled.version_id
-        note = f"replayed as version {compiled.spec.version}"
+        note = f"{_NOTE}{compiled.spec.version}"
         found = connection.execute(_SQL["replaced"], {"mapping_version": number}).fetchall()
         places = [Where(*row[:5]) for row in found]
-        move(connection, Event.REPLAY, places, Said(now, "replay", note))
+        move(connection, Event.REPLAY, places, Said(now, _BY, note))
         for where, (*_, scope, healed) in zip(places, found, strict=True):
             if healed:
                 heal_coverage(connection, where, scope)
         report.replaced += len(found)
+        return len(found), []
+
+    while passes.until_well(lambda: passes.store.beside(some)):
+        pass
+
+
+def recall_exceptions(passes: ReplayPass, compiled: CompiledMapping) -> None:
+    """What this version had refused before another one replaced it, which is taken back, is open again."""
+
+    def some(connection: Connection, _held: list[int]) -> tuple[int, list[Change]]:
+        asked = {"mapping_version": compiled.version_id, "by": _BY, "note": _NOTE}
+        found = connection.execute(_SQL["recalled"], asked).fetchall()
+        said = Said(datetime.now(UTC), _BY, f"version {compiled.spec.version} is live again")
+        for event, repeated in ((Event.RECALL, False), (Event.RECALL_REPEATED, True)):
+            places = [Where(*row[:5]) for row in found if row[5] is repeated]
+            move(connection, event, places, said)
         return len(found), []
 
     while passes.until_well(lambda: passes.store.beside(some)):

@@ -26,7 +26,7 @@ from apply.pace import Throttle
 from apply.pacing import Pacing, Tell
 from apply.pass_over import Stretch
 from apply.queries import load
-from apply.replay import LAG_MAX_S, replace_exceptions, spec_of
+from apply.replay import LAG_MAX_S, recall_exceptions, replace_exceptions, spec_of
 from apply.replay_children import compare_children
 from apply.replay_diff import (
     WITHOUT_OBSERVATION,
@@ -352,13 +352,14 @@ class _Shadow:
         connection.execute(_SQL["action"], {"by": by, "action": action, "about": about})
 
     def _finish(self, number: int) -> None:
-        """The new version speaks for the exceptions of the older ones."""
+        """The version that is live now speaks for itself, and for the exceptions of the others."""
         compiled = compile_mapping(self._spec, number, self._outside)
         passes = ReplayPass(
             self._settings, compiled, self.report, self._pacing, hit=self._hit,
             pipeline=f"{_in_place(self._spec.name)}{self._spec.version}",
         )  # fmt: skip
         try:
+            recall_exceptions(passes, compiled)
             replace_exceptions(passes, compiled, self.report)
         finally:
             passes.close()
