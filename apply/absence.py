@@ -158,6 +158,8 @@ def _plain(of: ColumnType, value: Any) -> Any:
     """A key's value as `readable_key` writes it, so that one entity has one key in all events."""
     if isinstance(value, Decimal):
         return key_number(of, value)
+    if of.name == "char":
+        return value.rstrip(" ")  # Postgres fills it up
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     return value if isinstance(value, int | str) else str(value)

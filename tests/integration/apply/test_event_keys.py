@@ -36,3 +36,19 @@ def test_equal_numbers_are_one_entity_in_events(make_scene: Callable[..., Scene]
         '["0","north"]': ["created"],
         '["0.00000001","north"]': ["created"],
     }
+
+
+def test_a_text_that_postgres_fills_up_is_one_entity_in_events(
+    make_scene: Callable[..., Scene],
+) -> None:
+    scene = make_scene(partitions=1, changed={"  id: text\n": "  id: char(5)\n"})
+    kept, gone = (_numbered(name, 1) for name in ("a b", "c  "))
+    with scene.applying():
+        scene.put(page([kept, gone]))
+        listed = page([kept], plan="snapshot", scope="s1", pass_="s", number=1)
+        scene.put(begin("s1"), listed, complete(listed, kind="snapshot_complete"))
+        scene.settle()
+    found = scene.rows("SELECT key, effect FROM gapless.outbox ORDER BY id")
+    assert found == [
+        ('["a b","north"]', "created"), ('["c","north"]', "created"), ('["c","north"]', "deleted"),
+    ]  # fmt: skip
