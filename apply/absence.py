@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from apply.changes import Change, change, key_text, shown_not, wanted_type
 from apply.children import bereave_sql
+from apply.mapping.readable import key_number
 from apply.mapping.types import CompiledMapping
 from apply.sink import Connection
 from apply.sql_text import columns_sql, equal_sql, present_sql, target_sql
+from schemas.definitions.column_types import ColumnType
 from schemas.definitions.mapping import RevisionKind
 
 _LIVING = 'NOT t."_deleted"'
@@ -103,8 +106,9 @@ def sweep(
     hidden = sorted({*shown_not(compiled), "was_deleted"})
     found = connection.execute(told.encode(), {**where.parameters, "hidden": hidden})
     observed = (where.source_epoch, "", where.generation, where.partition_id_no, where.barrier, 0)
+    types = [compiled.spec.columns[name].type for name in compiled.spec.key]
     changes = [
-        change(compiled, key_text(map(_plain, key)), "deleted", observed, state)
+        change(compiled, key_text(map(_plain, types, key)), "deleted", observed, state)
         for *key, state in found
     ]
     _bereave(connection, compiled, where)
@@ -150,8 +154,12 @@ def forget_presence(
     connection.execute(statement.encode(), values)
 
 
-def _plain(value: Any) -> Any:
+def _plain(of: ColumnType, value: Any) -> Any:
     """A key's value as `readable_key` writes it, so that one entity has one key in all events."""
+    if isinstance(value, Decimal):
+        return key_number(of, value)
+    if of.name == "char":
+        return value.rstrip(" ")  # Postgres fills it up
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     return value if isinstance(value, int | str) else str(value)

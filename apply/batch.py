@@ -80,6 +80,23 @@ class MarkWork:
     partition_id_no: int
     mark: Mark
 
+    @property
+    def ends_listing(self) -> bool:
+        """Whether rows may be swept because of it."""
+        return self.mark.kind == "snapshot_complete"
+
+
+def before_sweeps(works: Sequence[PageWork | MarkWork | None]) -> int:
+    """How many of these, in log order, one batch may hold: no page behind the end of a listing of its
+    own partition id. Rows are written before sweeps, and what a sweep clears lets any revision in."""
+    ended: set[int] = set()
+    for at, work in enumerate(works):
+        if isinstance(work, MarkWork) and work.ends_listing:
+            ended.add(work.partition_id_no)
+        elif isinstance(work, PageWork) and work.partition_id_no in ended:
+            return at
+    return len(works)
+
 
 @dataclass(slots=True)
 class Part:

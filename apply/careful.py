@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from apply import trial as trials
-from apply.batch import Batch, MarkWork, PageWork, Part
+from apply.batch import Batch, MarkWork, PageWork, Part, before_sweeps
 from apply.blame import part_of
 from apply.claim import Position
 from apply.decode import Decoder
@@ -156,6 +156,8 @@ class Careful:
                 self._note(held, together)
                 listings = waiting.opening.listings
                 works = [self._decoder.decode(one, held.generation, listings) for one in group]
+                most = before_sweeps(works)
+                group, works = group[:most], works[:most]
         except UnknownSchema as error:
             # of the first one, or of all that would be read together: each comes alone then
             watch.alone_until = max(watch.alone_until, group[-1].offset + 1)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from apply.faults import NotKept
 from apply.guard import before_sql, compared_fields
 from apply.mapping.readable import readable_key
 from apply.mapping.types import (
@@ -83,7 +84,7 @@ class Events:
         written: set[Coordinates],
         winners: Sequence[Row],
     ) -> list[Change]:
-        """The changes among the rows that were written."""
+        """The changes among the rows that were written. Raises NotKept if one is not there."""
         differing = self._differing(connection, before, winners)
         found: list[tuple[Row, Effect]] = []
         for row in winners:  # in the order of the keys, as rows are written
@@ -97,6 +98,8 @@ class Events:
             return []
         states = connection.execute(self._payload.encode(), [self._hidden])
         payloads = {(row[0], row[1], row[2]): row[3] for row in states}
+        if any(coordinates(row) not in payloads for row, _ in found):
+            raise NotKept
         return [
             _change(
                 self._compiled,

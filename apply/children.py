@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from apply.copy_form import RowForms
 from apply.copy_frame import chunks
+from apply.faults import NotKept
 from apply.mapping.types import (
     CHILD_SYSTEM_COLUMNS,
     LINEAGE,
@@ -69,7 +70,8 @@ class ChildTables:
     ) -> None:
         """Give the rows that were written, and are staged, the children of their records.
 
-        `known`: by the lineage of a row; a row without an entry has none.
+        `known`: by the lineage of a row; a row without an entry has none. Raises NotKept if a table
+        does not keep them all.
         """
         families = [known[row[LINEAGE]] for row in written if row[LINEAGE] in known]
         forms = [family.forms or self._forms.form(family.rows) for family in families]
@@ -112,13 +114,14 @@ class _Table:
     def replace(self, connection: Connection, forms: Sequence[bytes]) -> None:
         """First what is no longer there goes, so that a unique column of it is free again."""
         connection.execute(self._empty.encode())  # of an earlier round in this transaction
+        staged = connection.cursor()
         if forms:
-            with connection.cursor().copy(self._copy.encode()) as copy:
+            with staged.copy(self._copy.encode()) as copy:
                 for piece in chunks(forms):
                     copy.write(piece)
         connection.execute(self._drop.encode())
-        if forms:
-            connection.execute(self._put.encode())
+        if forms and connection.execute(self._put.encode()).rowcount < staged.rowcount:
+            raise NotKept
 
 
 def _same_row(compiled: CompiledMapping) -> str:

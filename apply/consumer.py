@@ -95,6 +95,7 @@ class Reader:
         self._reading: dict[int, Opening] = {}
         self._batch = Batch()
         self._parts: dict[int, Part] = {}
+        self._ended: set[int] = set()  # partition ids with the end of a listing in the batch
         self._suspects: dict[int, list[LogRecord]] = {}
         self._wanted = 1
         self._begun = 0.0
@@ -249,6 +250,8 @@ class Reader:
             self._leave(opening)  # what was read before it stays in the batch
             self._inbox.put_event(Stuck(opening.partition, opening.session, offset, str(error)))
             return
+        if isinstance(work, PageWork) and work.partition_id_no in self._ended:
+            self._cut(drained=False)  # as `before_sweeps` says
         part = self._part(opening)
         part.end = opening.next_offset = offset + 1
         part.last_offset, part.last_key = offset, record.key
@@ -260,6 +263,8 @@ class Reader:
             self._batch.records += len(work.observation.records)
         elif isinstance(work, MarkWork):
             part.marks.append(work)
+            if work.ends_listing:
+                self._ended.add(work.partition_id_no)
         if self._batch.records >= self._records or self._batch.size >= _BATCH_BYTES:
             self._cut(drained=False)
 
@@ -305,6 +310,7 @@ class Reader:
         if drained:
             self._pass_markers_of(self._parts.values())
         batch, self._batch, self._parts = self._batch, Batch(), {}
+        self._ended.clear()
         prepare(batch)
         while not self._inbox.put_batch(batch, 0.2):
             if self._stop.is_set():

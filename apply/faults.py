@@ -91,6 +91,14 @@ def is_of_a_value(error: psycopg.Error) -> bool:
     return error.sqlstate is not None and error.sqlstate.startswith(_DATA_EXCEPTION)
 
 
+class NotKept(psycopg.Error):
+    """Postgres raised no error, and yet the table does not hold what was written: a trigger that
+    returns NULL, or one that changes the key. Of the record that it happens to alone."""
+
+
+_NOT_KEPT = "a trigger of the table keeps nothing of the row, or changes its key, without an error"
+
+
 class NotPrepared(Exception):
     """The database lacks what this version needs; the message says which command makes it."""
 
@@ -100,6 +108,8 @@ def refusal(error: BaseException) -> Refusal | None:
 
     The detail names the constraint and the column, never a value: values may be personal.
     """
+    if isinstance(error, NotKept):
+        return Refusal(Reason.REFUSED_BY_SINK, _NOT_KEPT, Outcome.QUARANTINED)
     if not isinstance(error, psycopg.Error) or error.sqlstate is None:
         return None
     state = error.sqlstate

@@ -191,13 +191,17 @@ def undecided_sql(compiled: CompiledMapping, temp: str) -> str:
 def others_sql(compiled: CompiledMapping, temp: str) -> str:
     """Rows of `temp` whose table row is another one: what the upsert did not write. To ask after it.
 
-    Returns (partition_id_no, offset, index, partition_id_no of the row that stands there). Needed
-    only if the upsert wrote fewer rows than `temp` has.
+    Returns (partition_id_no, offset, index, partition_id_no of the row that stands there; None: no
+    row does, or one that would have had to give way). Needed only if the upsert wrote fewer rows
+    than `temp` has.
     """
+    guard = guard_sql(compiled.spec.revision.kind).replace("EXCLUDED.", "n.")
     new, old = _place_sql("n"), _place_sql("t")
     return (
-        'SELECT n."_partition_id", n."_offset", n."_index", t."_partition_id"\n'
-        f"FROM {quote(temp)} n JOIN {target_sql(compiled.spec)} t ON {equal_sql(compiled, 'n', 't')}\n"
+        'SELECT n."_partition_id", n."_offset", n."_index",'
+        f' CASE WHEN {guard} THEN NULL ELSE t."_partition_id" END\n'
+        f"FROM {quote(temp)} n LEFT JOIN {target_sql(compiled.spec)} t"
+        f" ON {equal_sql(compiled, 'n', 't')}\n"
         f"WHERE ({new}) IS DISTINCT FROM ({old})"
     )
 

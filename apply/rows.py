@@ -17,7 +17,7 @@ from apply.changes import Change, Events
 from apply.children import ChildTables
 from apply.copy_form import RowForms
 from apply.copy_frame import chunks
-from apply.faults import SinkFault, check_filled, is_of_a_value, refusal, timed_out
+from apply.faults import NotKept, SinkFault, check_filled, is_of_a_value, refusal, timed_out
 from apply.fold import fold, split_barred
 from apply.guard import broken_sql, lowered_sql, others_sql, upsert_sql
 from apply.mapping.types import BEGAN, PARTITION_ID, CompiledMapping, Row
@@ -240,7 +240,9 @@ class Landing:
     def _write(self, winners: list[Row]) -> _Upserted:
         """COPY and upsert. Rows that were not written are superseded or somebody else's."""
         target, connection = self._target, self._connection
-        if self._may_go_straight(winners) and target.straight.land(connection, self._copy(winners)):
+        if self._may_go_straight(winners) and target.straight.land(
+            connection, self._copy(winners), len(winners)
+        ):
             if target.children is not None:
                 self._stage(winners)  # it says whose children are replaced
             return _Upserted([], [], Landed())
@@ -304,14 +306,17 @@ class Landing:
         return chunks(known.get(id(row)) or form(row) for row in rows)
 
     def _sort_out(self, winners: list[Row], upserted: _Upserted) -> None:
-        """Which of the winners were not written, and why."""
+        """Which of the winners were not written, and why. Raises NotKept if for no reason of ours."""
         found = self._connection.execute(self._target.others.encode())
         others = {(one[0], one[1], one[2]): one[3] for one in found}
         for row in winners:
-            holder = others.get(coordinates(row))
-            if holder is not None:
-                ours = holder == row[PARTITION_ID]
-                (upserted.beaten if ours else upserted.foreign).append(row)
+            place = coordinates(row)
+            if place not in others:
+                continue
+            if others[place] is None:
+                raise NotKept
+            ours = others[place] == row[PARTITION_ID]
+            (upserted.beaten if ours else upserted.foreign).append(row)
 
     def _look(self, winners: list[Row]) -> Landed:
         """What an operator should hear of: lower revisions that win, and broken declarations."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import psycopg
 from psycopg import errors
 
 from apply.mapping.types import CompiledMapping
@@ -76,25 +77,33 @@ class Straight:
         self._new = self._new + 1 if written == rows and not updated else 0
         self._rest = REST_BATCHES if updated else 0
 
-    def land(self, connection: Connection, pieces: Iterable[bytes]) -> bool:
-        """Whether these rows (a whole binary COPY) are in the table now; if not, none of them is.
+    def land(self, connection: Connection, pieces: Iterable[bytes], rows: int) -> bool:
+        """Whether so many rows (a whole binary COPY) are in the table now; if not, none of them is.
 
         Raises what Postgres says of anything but a key that is taken.
         """
         if not self._is_as_expected(connection):
             self._failed()
             return False
+        landed = False
         try:
-            with connection.transaction(), connection.cursor().copy(self._copy.encode()) as copy:
-                for piece in pieces:
-                    copy.write(piece)
-        except errors.UniqueViolation:
-            self._failed()
-            return False
+            with connection.transaction():
+                cursor = connection.cursor()
+                with cursor.copy(self._copy.encode()) as copy:
+                    for piece in pieces:
+                        copy.write(piece)
+                landed = cursor.rowcount == rows
+                if not landed:
+                    raise psycopg.Rollback  # a trigger has left rows out; the upsert finds out which
+        # a column that is generated now comes as no column at all; the upsert says what it is
+        except (errors.UniqueViolation, errors.InvalidColumnReference):
+            landed = False
         except (errors.FeatureNotSupported, errors.WrongObjectType):
             self._wanted = float("inf")  # row security, or a view: COPY is no way into it
             return False
-        return True
+        if not landed:
+            self._failed()
+        return landed
 
     def _is_as_expected(self, connection: Connection) -> bool:
         [[found]] = connection.execute(self._as_expected.encode(), self._asked).fetchall()

@@ -6,8 +6,9 @@ Reading order: values or cast, then min and max, then the hash. The path and its
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -18,6 +19,7 @@ from schemas.definitions.column_types import NUMBERS, TEXTS, TIMES, ColumnType
 from schemas.definitions.mapping import Bound, ColumnSpec, Constant, Personal, Unknown
 
 _LISTED_VALUES = 10
+_LONGEST_CHARACTER = 6  # a control character in JSON, in bytes
 _NONE_SUCH = object()
 
 
@@ -27,6 +29,7 @@ class Finish:
 
     `texts`: what each allowed text is stored as, where nothing but these texts is allowed; None
     where there is more to it than a look into this map. `low` and `high`: the declared bounds.
+    `sure`: a text of more characters needs the cast; None: no length alone does.
     """
 
     cast: Cast
@@ -34,6 +37,28 @@ class Finish:
     texts: Mapping[str, Any] | None = None
     low: Any = None
     high: Any = None
+    sure: int | None = None
+
+
+def as_key(finish: Finish, most: int) -> Finish:
+    """The same for a column of the key, which has room for `most` bytes of JSON.
+
+    Keys stand in indexes of presence and events too, beside other columns. Longer than Postgres takes
+    there, a key would hold up its whole batch, and not its record alone.
+    """
+    cast, sure = finish.cast, (most - 2) // _LONGEST_CHARACTER
+    fault = ValueFault(Reason.TOO_LONG, f"takes more than the {most} bytes that a key may have")
+
+    def short(value: object) -> Any:
+        found = cast(value)
+        if isinstance(found, Decimal):
+            if abs(found.adjusted()) >= most or len(f"{found:f}") > most:
+                raise fault
+        elif len(found) > sure and len(json.dumps(found, ensure_ascii=False).encode()) > most:
+            raise fault
+        return found
+
+    return replace(finish, cast=short, sure=sure)
 
 
 def constant_of(spec: ColumnSpec) -> Callable[[Constant], Any]:

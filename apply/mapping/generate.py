@@ -282,6 +282,7 @@ def _stays(writer: Writer, rule: Rule, name: str) -> str | None:
     if rule.type.name in ("text", "varchar", "char"):
         limits = [rule.type.arguments[0]] if rule.type.arguments else []
         limits += [] if high is None else [high]
+        limits += [] if rule.finish.sure is None else [rule.finish.sure]
         parts = [f"{name}.__class__ is str"]
         parts += [f"len({name}) <= {min(limits)}"] if limits else []
         parts += [] if low is None else [f"len({name}) >= {low}"]

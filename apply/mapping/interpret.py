@@ -13,7 +13,7 @@ from typing import Any
 
 from apply.mapping.casts import Moment, ValueFault
 from apply.mapping.raw import Unreadable, content_hash, read_record
-from apply.mapping.readable import readable
+from apply.mapping.readable import readable_part
 from apply.mapping.rules import ChildRules, Rule, Rules, take
 from apply.mapping.types import PG_EPOCH_US, Children, Key, Mapped, Place, Row
 from apply.outcomes import KeyValue, Outcome, Reason, RecordFault
@@ -213,7 +213,7 @@ def _child_row(key: Key, own: Key, others: Row, position: int, lineage: Row) -> 
 def key_of(rules: Rules, key: Key) -> dict[str, KeyValue]:
     """A key by column, JSON-ready."""
     return {
-        rule.name: readable(rule.type, value)
+        rule.name: readable_part(rule.type, value)
         for rule, value in zip(rules.keys, key, strict=True)
     }  # fmt: skip
 

@@ -33,6 +33,17 @@ def readable(of: ColumnType, value: Any) -> Any:
     return _plain(value)
 
 
+def key_number(of: ColumnType, value: Decimal) -> str:
+    """A number of a key as text, equal numbers alike: Postgres finds one row for 100, 100.0 and 1E+2,
+    so they are one entity. A type with arguments gives all of them its scale already."""
+    if not value:
+        value = value.copy_abs()
+    if of.arguments:
+        return str(value)
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -41,11 +52,16 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Decimal | UUID) else value
 
 
+def readable_part(of: ColumnType, value: Any) -> Any:
+    """One value of a key, JSON-ready: what Postgres takes for one key has one form."""
+    return key_number(of, value) if isinstance(value, Decimal) else readable(of, value)
+
+
 def readable_key(compiled: CompiledMapping, key: Key) -> dict[str, Any]:
     """A key by column, JSON-ready; the first values of a row are its key."""
     columns = compiled.spec.columns
     return {
-        name: readable(columns[name].type, value)
+        name: readable_part(columns[name].type, value)
         for name, value in zip(compiled.spec.key, key, strict=False)
     }
 

@@ -7,15 +7,15 @@ declared values, bounds, hash. Absent on purpose: pages, rows and outcomes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from apply.mapping.casts import ValueFault, as_text, cast_for
-from apply.mapping.finish import Finish, constant_of, finish_for, hasher_of
+from apply.mapping.finish import Finish, as_key, constant_of, finish_for, hasher_of
 from apply.mapping.outside import UNUSED, Outside
 from apply.mapping.types import CHILD_SYSTEM_COLUMNS, SYSTEM_COLUMNS, Column, CompiledChild
 from apply.outcomes import Reason
-from schemas.definitions.column_types import ColumnType
+from schemas.definitions.column_types import TEXTS, ColumnType
 from schemas.definitions.mapping import (
     POSITION,
     Alternative,
@@ -29,7 +29,10 @@ from schemas.definitions.mapping import (
 )
 from schemas.definitions.paths import Path
 from schemas.definitions.predicates import Predicate, Test
+from schemas.definitions.read_mapping import TENANT
 
+KEY_BYTES = 2_000
+"""What the values of a key may take as JSON, all in all: an entry of an index takes 2,704 bytes."""
 _COPY_TYPES = {
     "smallint": "int2", "integer": "int4", "bigint": "int8", "real": "float4",
     "double precision": "float8", "boolean": "bool", "timestamptz": "int8", "date": "int4",
@@ -96,7 +99,9 @@ def resolve(spec: MappingSpec, plan: str, outside: Outside = UNUSED) -> Rules:
     others = [column for name, column in spec.columns.items() if name not in spec.key]
     return Rules(
         plan=plan,
-        keys=tuple(_column(spec.columns[name], plan, outside, key=True) for name in spec.key),
+        keys=tuple(
+            _short(_column(spec.columns[name], plan, outside, key=True), spec) for name in spec.key
+        ),
         columns=tuple(_column(column, plan, outside, key=False) for column in others),
         revision=_revision(spec.revision, plan),
         entity=spec.entity.of(plan),
@@ -105,6 +110,18 @@ def resolve(spec: MappingSpec, plan: str, outside: Outside = UNUSED) -> Rules:
         made=spec.python is not None,
         children=tuple(_child(child, plan, outside) for child in spec.children.values()),
     )
+
+
+def _short(rule: Rule, spec: MappingSpec) -> Rule:
+    """A key as a whole has room for KEY_BYTES; a tenant's id, which nobody reads in records, is short."""
+    long = [name for name in spec.key if _may_be_long(spec.columns[name].type) and name != TENANT]
+    if not _may_be_long(rule.type) or rule.constant is not None:
+        return rule
+    return replace(rule, finish=as_key(rule.finish, KEY_BYTES // max(1, len(long))))
+
+
+def _may_be_long(of: ColumnType) -> bool:
+    return of.name in TEXTS or (of.name == "numeric" and not of.arguments)
 
 
 def _child(spec: ChildSpec, plan: str, outside: Outside) -> ChildRules:

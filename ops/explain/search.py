@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from apply.mapping.compile import compile_mapping
 from apply.mapping.outside import Outside
-from apply.mapping.readable import readable, readable_key
+from apply.mapping.readable import key_number, readable, readable_key
 from apply.mapping.types import DELETED, INDEX, REVISION, CompiledMapping, Place
 from ops.explain.model import Sighting
 from schemas.definitions.mapping import MappingSpec, RevisionKind
@@ -24,7 +25,7 @@ class Search:
     def __init__(self, spec: MappingSpec, key: Mapping[str, str], outside: Outside) -> None:
         self._spec = spec
         self._compiled: CompiledMapping = compile_mapping(replace(spec, where=None), 0, outside)
-        self._wanted = dict(key)
+        self._wanted = {name: _in_one_form(spec, name, text) for name, text in key.items()}
 
     def sightings(
         self, observation: Observation, partition: int, generation: int, offset: int,
@@ -73,6 +74,17 @@ class Search:
         if revision.kind is RevisionKind.NONE or revision.type is None:
             return None
         return as_typed(readable(revision.type, row[REVISION]))
+
+
+def _in_one_form(spec: MappingSpec, name: str, text: str) -> str:
+    """A number of a key as `readable_key` writes it, however it was typed."""
+    column = spec.columns.get(name)
+    if column is None or column.type.name != "numeric" or column.type.arguments:
+        return text
+    try:
+        return key_number(column.type, Decimal(text))
+    except InvalidOperation:
+        return text
 
 
 def as_typed(value: Any) -> str:

@@ -272,7 +272,7 @@ def test_a_table_that_takes_no_copy_is_not_asked_again(lane: Lane) -> None:
                 for _ in range(100):
                     straight.upserted(1_000, 1_000, 0)
                 assert straight.pays(1_000)
-                assert not straight.land(connection, [piece])
+                assert not straight.land(connection, [piece], 1)
                 assert connection.execute(f"SELECT count(*) FROM {table}".encode()).fetchall() == [
                     (0,)
                 ]

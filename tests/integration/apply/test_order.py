@@ -277,6 +277,19 @@ def test_what_absence_deleted_comes_back_at_a_lower_revision(order: Order) -> No
     assert order.stood("lower") == {"x": 1, "y": 1}
 
 
+def test_what_absence_deleted_comes_back_though_apply_lags(order: Order) -> None:
+    """All that is left is small enough for one batch, in which rows are written before sweeps."""
+    at, log = order.state, Pages("late")
+    order.settle(log.polled(at("x", 5, version=5), at("y", 1)))
+    order.stop()
+    order.scene.put(*log.snapshot("s1", at("y", 1)), log.polled(at("x", 1, version=1)))
+    order.scene.put(log.polled(at("x", 2, version=2)))
+    order.start()
+    order.scene.settle()
+    assert order.stood("late") == {"x": 2, "y": 1}
+    assert order.snapshots("late") == [("s1", "swept")]
+
+
 def test_a_collection_is_made_again_at_the_provider(order: Order) -> None:
     """Its revisions begin again: what was fetched before says nothing any more, however late."""
     at, log = order.state, Pages("again")

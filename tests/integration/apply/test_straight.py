@@ -153,7 +153,7 @@ def test_batches_that_update_alike_are_no_batches_of_new_rows(lane: Lane) -> Non
         row(RevisionKind.COARSE, f"{at:03}", 1, revision=1, offset=1, index=at) for at in range(9)
     ]
     with connection:
-        assert straight.land(connection, list(chunks(map(form, rows))))
+        assert straight.land(connection, list(chunks(map(form, rows))), len(rows))
         for reported in (True, False, True, True):
             with connection.transaction():
                 before = straight.updated(connection)
@@ -184,7 +184,7 @@ def test_a_partitioned_table_with_columns_of_others_takes_rows_straight(lane: La
             row(RevisionKind.COARSE, key, at, revision=1, offset=1, index=at)
             for at, key in enumerate(keys)
         ]
-        return straight.land(connection, list(chunks(map(form, rows))))
+        return straight.land(connection, list(chunks(map(form, rows))), len(rows))
 
     with connection, connection.transaction():
         connection.execute(

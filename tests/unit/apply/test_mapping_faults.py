@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 
 import pytest
@@ -260,3 +261,14 @@ def test_revision_by_plan_and_times_of_ours() -> None:
     without = mapped(of, '{"id":"a"}', plan="snapshot", as_of=None, began=2)
     assert [fault.reason for fault in without.faults] == [Reason.MISSING_REVISION]
     assert without.other_keys == [("a",)]
+
+
+def test_a_key_that_takes_more_than_an_index_holds_is_too_long() -> None:
+    """Counted as JSON, which events carry."""
+    keys = ["k" * 1_998, "\x01" * 333, "ä" * 999, '"' * 999]
+    kept = [json.dumps({"id": key, "v": "a"}) for key in keys]
+    longer = [json.dumps({"id": key + key[0], "v": "a"}) for key in keys]
+    found = mapped(spec(column("v", "text")), *kept, *longer)
+    assert [row[0] for row in found.rows] == keys
+    assert [fault.reason for fault in found.faults] == [Reason.TOO_LONG] * 4
+    assert found.unreadable == 4
