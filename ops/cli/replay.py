@@ -14,6 +14,7 @@ from ops.cli import context
 if TYPE_CHECKING:
     from apply.replay_report import Progress
     from apply.scope import Scope
+    from schemas.settings import Settings
 
 Mapping = Annotated[str, typer.Argument(help="A mapping of the definitions.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would change.")]
@@ -78,7 +79,7 @@ def replay(
     """
     from apply.interpreter import tune
     from apply.replay import run_dry, run_replay
-    from apply.shadow import drop_beside, run_shadow
+    from apply.shadow import run_shadow
     from ops.facts.log import connect
     from ops.failpoints import build
     from ops.replay_text import as_json, as_text
@@ -95,11 +96,7 @@ def replay(
     settings = context.load_settings(definitions)
     context.configure_logging(settings)
     if drop:
-        dropped = drop_beside(settings, mapping)
-        if json:
-            context.print_json({"mapping": mapping, "dropped": dropped})
-        else:
-            typer.echo(f"Dropped {dropped}.")
+        _drop(settings, mapping, json)
         return
     loaded = load_folder(settings.definitions).check()
     if mapping not in loaded.mappings:
@@ -125,6 +122,16 @@ def replay(
         context.print_json(as_json(report))
     else:
         typer.echo(as_text(report))
+
+
+def _drop(settings: Settings, mapping: str, as_json: bool) -> None:
+    from apply.shadow_drop import drop_beside
+
+    dropped = drop_beside(settings, mapping)
+    if as_json:
+        context.print_json({"mapping": mapping, "dropped": dropped})
+    else:
+        typer.echo(f"Dropped {dropped}.")
 
 
 _ALONE = ("--dry-run", "--shadow", "--swap-back", "--drop")
