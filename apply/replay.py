@@ -7,9 +7,11 @@ further on if an older version has applied pages behind that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import psycopg
 
@@ -22,6 +24,7 @@ from apply.exceptions import Said, move
 from apply.faults import NotPrepared, sink_fault
 from apply.functions.outside import Surroundings
 from apply.functions.process import FunctionUnavailable
+from apply.known_versions import live_of, objection, versions_of
 from apply.log_bounds import LogBounds
 from apply.mapping.compile import compile_mapping
 from apply.mapping.outside import Outside
@@ -128,7 +131,7 @@ def run_dry(
     with closing(Surroundings(definitions.folder)) as outside:
         try:
             with connect(settings.postgres, "replay-dry-run") as connection:
-                compiled, live_version = _as_it_would_be(connection, spec, outside)
+                compiled, live_version = _as_it_would_be(connection, spec, outside, report)
                 stretches = _whole(settings, connection, spec, scope)
                 rehearsal = DryRun(connection, compiled, report, live_version=live_version)
                 only = scope.partition_id(spec.source, spec.stream)
@@ -160,19 +163,22 @@ def spec_of(definitions: Definitions, mapping: str) -> MappingSpec:
 
 
 def _as_it_would_be(
-    connection: Connection, spec: MappingSpec, outside: Outside
+    connection: Connection, spec: MappingSpec, outside: Outside, report: ReplayReport
 ) -> tuple[CompiledMapping, int]:
-    """The mapping, compiled under its number or one behind all others; and the live version's number."""
-    rows = connection.execute(_SQL["versions"], {"mapping": spec.name}).fetchall()
+    """The mapping, compiled under its number or one behind all others; and the live version's number.
+
+    What stands against its version is noted: it is shown, and what would change is told all the same.
+    """
+    versions = versions_of(connection, spec.name)
     number = _UNREGISTERED
-    live = 0
-    for id_, version, hash_, state in rows:
-        if state == "live":
-            live = id_
-        if version == spec.version and hash_ == spec.hash:
-            number = id_
+    for one in versions:
+        if (one.version, one.hash) == (spec.version, spec.hash):
+            number = one.id
+    against = objection(spec, versions)
+    report.against = None if against is None else str(against)
+    live = live_of(versions)
     try:
-        return compile_mapping(spec, number, outside), live
+        return compile_mapping(spec, number, outside), 0 if live is None else live.id
     except (ValueError, SecretUnavailable, FunctionUnavailable) as error:
         raise NotPrepared(f"mapping {spec.name}: {error}") from error
 
@@ -265,6 +271,15 @@ def _refuse_unknown(connection: Connection, spec: MappingSpec, partition_id: str
 _BY, _NOTE = "replay", "replayed as version "
 
 
+def end_exceptions(connection: Connection, found: Sequence[tuple[Any, ...]], said: Said) -> None:
+    """Another version speaks for these records: place, scope, and whether coverage has an error less."""
+    places = [Where(*row[:5]) for row in found]
+    move(connection, Event.REPLAY, places, said)
+    for where, (*_, scope, healed) in zip(places, found, strict=True):
+        if healed:
+            heal_coverage(connection, where, scope)
+
+
 def replace_exceptions(passes: ReplayPass, compiled: CompiledMapping, report: ReplayReport) -> None:
     """Open exceptions of versions that are live no more end: this version has judged their records."""
 
@@ -272,11 +287,7 @@ def replace_exceptions(passes: ReplayPass, compiled: CompiledMapping, report: Re
         now, number = datetime.now(UTC), compiled.version_id
         note = f"{_NOTE}{compiled.spec.version}"
         found = connection.execute(_SQL["replaced"], {"mapping_version": number}).fetchall()
-        places = [Where(*row[:5]) for row in found]
-        move(connection, Event.REPLAY, places, Said(now, _BY, note))
-        for where, (*_, scope, healed) in zip(places, found, strict=True):
-            if healed:
-                heal_coverage(connection, where, scope)
+        end_exceptions(connection, found, Said(now, _BY, note))
         report.replaced += len(found)
         return len(found), []
 

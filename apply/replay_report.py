@@ -86,8 +86,11 @@ class ReplayReport:
 
     `how`: in_place or shadow (for a dry run: what this change needs). `outcomes`: sightings per
     outcome, in the order of `Outcome`: a record that was read again counts again. `replaced`:
-    sightings that older versions had refused and this version now speaks for. `diff`: of dry runs, and of shadows before their swap. `carried`: what of
-    the live table was made for the new one too. `swapped`: the new table is the live one.
+    sightings that other versions had refused and this version now speaks for. `diff`: of dry runs, and
+    of shadows before their swap. `carried`: what of the live table was made for the new one too.
+    `swapped`: the new table is the live one; `way`: the option that swaps; `back`: it is an older
+    version's; `aside`: the version whose table stands beside it. `file`: the mapping's, in the folder
+    of definitions. `against`: of dry runs, why nothing takes the definition as it is.
     """
 
     mapping: str
@@ -103,4 +106,9 @@ class ReplayReport:
     diff: Diff | None = None
     carried: list[str] = field(default_factory=list)
     swapped: bool = False
+    way: str = "--shadow"
+    back: bool = False
+    aside: int | None = None
+    file: str = ""
+    against: str | None = None
     why_shadow: list[str] = field(default_factory=list)

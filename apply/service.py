@@ -1,7 +1,7 @@
 """The service loop of apply: starts the threads, ends them in order, says why it could not begin.
 
 Kafka or Postgres that cannot be reached are waited for, visibly. Exit codes: 0 stopped as asked,
-4 refused (needs migrate), 70 internal.
+4 refused (needs migrate, or another version has taken over), 70 internal.
 """
 
 from __future__ import annotations
@@ -88,13 +88,25 @@ def serve(
             if not service.swapped:
                 return code
             # a replay was for another version: its definition may stand in the files by now
+            before = _meaning(definitions)
             definitions = load_folder(definitions.folder).check()
+            if _meaning(definitions) == before:
+                raise NotPrepared(
+                    f"{service.why}. The definitions in {definitions.folder} are still those that this "
+                    "worker has run: put that version there, or name the folder that has it "
+                    "(--definitions), and start it again"
+                )
             _log.info("going on with the definitions as they are now")
         except (NotPrepared, DefinitionError) as error:
             _log.error("refused", why=str(error))
             return REFUSED
         finally:
             outside.close()
+
+
+def _meaning(definitions: Definitions) -> dict[str, tuple[int, str]]:
+    """Version and hash of each mapping."""
+    return {name: (one.version, one.hash) for name, one in definitions.mappings.items()}
 
 
 def _on_signals(stop: threading.Event) -> None:
@@ -199,7 +211,7 @@ class Service:
         self._horizons.stop()
         metrics.LAGS.watch(None)
         if self.swapped:
-            _log.warning("another version has taken over", why=str(self._writer.failed))
+            _log.warning("another version has taken over", why=self.why)
             return REFUSED
         if self._writer.failed is not None:
             return INTERNAL
@@ -226,6 +238,11 @@ class Service:
             self._ask_at = now + _ASK_S
             if self._link.cut_if_dead(self._store.open_connection):
                 _log.warning("the link to the sink is dead at both living ends: connecting anew")
+
+    @property
+    def why(self) -> str:
+        """What the writer's thread ended of."""
+        return str(self._writer.failed or "")
 
     def _next_offsets(self) -> dict[int, int]:
         return {p: held.next_offset for p, held in dict(self._store.positions).items()}

@@ -18,6 +18,7 @@ from psycopg.types.json import Jsonb
 
 from apply.faults import sink_fault
 from apply.functions.outside import Surroundings
+from apply.known_versions import Version, aside_of, versions_of
 from apply.log_bounds import LogBounds
 from apply.mapping.compile import compile_mapping
 from apply.mapping.outside import Outside
@@ -42,13 +43,12 @@ from apply.replay_report import Diff, ReplayRefused, ReplayReport
 from apply.shadow_tables import (
     beside,
     carry,
-    drop,
     exchange,
     make,
     refuse_obstacles,
     tables_of,
 )
-from apply.shadow_versions import Version, pipeline_of, standing, versions_of
+from apply.shadow_versions import pipeline_of, refuse_wrong_way, standing
 from apply.sink import Connection, connect
 from apply.sql_text import target_sql
 from schemas import failpoints
@@ -98,7 +98,7 @@ def run_shadow(
             closing(Surroundings(definitions.folder)) as outside,
             connect(settings.postgres, "replay-beside") as connection,
         ):
-            _lock(connection, spec.name)
+            alone(connection, spec.name)
             one = _Shadow(settings, connection, spec, pacing, hit, outside)
             return one.run(back=back, swap=swap, accept_missing=accept_missing)
     except psycopg.Error as error:
@@ -107,19 +107,8 @@ def run_shadow(
         pacing.close()
 
 
-def drop_beside(settings: Settings, mapping: str) -> str:
-    """Drop what stands beside: a table that was not swapped in, or the one that was replaced.
-
-    Returns what was dropped, for a person. Raises ReplayRefused, SinkFault.
-    """
-    try:
-        with connect(settings.postgres, "replay-beside") as connection:
-            return _drop(settings, connection, mapping)
-    except psycopg.Error as error:
-        raise sink_fault(error) from error
-
-
-def _lock(connection: Connection, mapping: str) -> None:
+def alone(connection: Connection, mapping: str) -> None:
+    """From here on nobody else replays beside live, while the connection lasts. Raises ReplayRefused."""
     try:
         with connection.transaction():
             connection.execute(f"SET LOCAL lock_timeout = {_OTHER_ENDS_MS}")
@@ -145,16 +134,22 @@ class _Shadow:
         self._pacing, self._hit, self._outside = pacing, hit, outside
         self._tables: tuple[str, ...] = ()
         self._pipeline = pipeline_of(spec.name, spec.version)
-        self.report = ReplayReport(spec.name, spec.version, dry_run=False, how="shadow")
+        self.report = ReplayReport(
+            spec.name, spec.version, dry_run=False, how="shadow", file=spec.file
+        )
 
     def run(self, *, back: bool, swap: bool, accept_missing: bool) -> ReplayReport:
         versions = versions_of(self._connection, self._spec.name)
         own, live = standing(self._spec, versions, back=back)
         if own is not None and own.state == "live":
             self._finish(own.id)  # swapped before; what comes after may be left
+            aside = aside_of(versions)
+            refuse_wrong_way(own, aside, back=back)
             self.report.swapped = self.report.resumed = True
+            self._tell_aside(aside)
             return self.report
         self.report.resumed = own is not None and own.state == "shadow"
+        self.report.way = "--swap-back" if back else "--shadow"
         number = own.id if own is not None else self._prepare(live)
         self._tables = tables_of(self._connection, [number, live.id])
         self._hit("replay.after_prepare")
@@ -180,7 +175,13 @@ class _Shadow:
             passes.close()
         self.report.swapped = True
         self._finish(number)
+        self._tell_aside(live)
         return self.report
+
+    def _tell_aside(self, aside: Version | None) -> None:
+        if aside is not None:
+            self.report.aside = aside.version
+            self.report.back = self._spec.version < aside.version
 
     def _compiled(self, number: int) -> CompiledMapping:
         return compile_mapping(beside(self._spec), number, self._outside)
@@ -363,28 +364,3 @@ class _Shadow:
             replace_exceptions(passes, compiled, self.report)
         finally:
             passes.close()
-
-
-def _drop(settings: Settings, connection: Connection, mapping: str) -> str:
-    versions = versions_of(connection, mapping)
-    aside = next((one for one in versions if one.state in ("shadow", "kept")), None)
-    if aside is None:
-        raise ReplayRefused(f"no table of {mapping} stands beside the live one")
-    _lock(connection, mapping)
-    asked = {"version": aside.id}
-    with connection.transaction():
-        drop(connection, tables_of(connection, [aside.id]))
-        pipelines = [pipeline_of(mapping, aside.version)]
-        connection.execute(_SQL["forget_positions"], {"pipelines": pipelines})
-        connection.execute(_SQL["forget_snapshots"], asked)
-        if aside.state == "kept":
-            connection.execute(_SQL["retire"], asked)
-        else:
-            for name in ("forget_exceptions", "forget_ledger", "forget_version"):
-                connection.execute(_SQL[name], asked)
-        about = Jsonb({"mapping": mapping, "version": aside.version, "was": aside.state})
-        by = settings.worker
-        connection.execute(_SQL["action"], {"by": by, "action": "drop_beside", "about": about})
-    if aside.state == "kept":
-        return f"the table of {mapping} version {aside.version}, which was replaced: no way back"
-    return f"the unfinished table of {mapping} version {aside.version}; its number is free again"

@@ -2,42 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import psycopg
-
-from apply.faults import NotPrepared
-from apply.queries import load
+from apply.known_versions import Version, aside_of, live_of
 from apply.replay_report import ReplayRefused
-from apply.sink import Connection
 from schemas.definitions.mapping import MappingSpec
-
-_SQL = load("shadow")
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """One registered version. `state`: live, retired, shadow (being built), kept (was replaced)."""
-
-    id: int
-    version: int
-    hash: str
-    state: str
-    table: str
 
 
 def pipeline_of(mapping: str, version: int) -> str:
     """The name under which a table beside keeps its positions."""
     return f"beside:{mapping}:{version}"
-
-
-def versions_of(connection: Connection, mapping: str) -> list[Version]:
-    """Oldest first. Raises NotPrepared where there is no schema yet."""
-    try:
-        rows = connection.execute(_SQL["versions"], {"mapping": mapping}).fetchall()
-    except psycopg.errors.UndefinedTable as error:
-        raise NotPrepared("the database has no schema of Gapless: run `gapless migrate`") from error
-    return [Version(*row) for row in rows]
 
 
 def standing(
@@ -46,8 +18,7 @@ def standing(
     """This version, if it is registered, and the live one. Raises ReplayRefused for what cannot be."""
     name, again = spec.name, f"gapless replay {spec.name}"
     own = next((one for one in versions if one.version == spec.version), None)
-    live = next((one for one in versions if one.state == "live"), None)
-    aside = next((one for one in versions if one.state in ("shadow", "kept")), None)
+    live, aside = live_of(versions), aside_of(versions)
     if live is None:
         raise ReplayRefused(f"{name} has no live version yet: run `gapless migrate`")
     if own is not None and own.hash != spec.hash:
@@ -93,3 +64,19 @@ def standing(
     if own is not None and own.state == "retired":
         raise ReplayRefused(f"version {own.version} is retired: write `version: {newest + 1}`")
     return own, live
+
+
+def refuse_wrong_way(own: Version, aside: Version | None, *, back: bool) -> None:
+    """This version is live: was it asked for? Raises ReplayRefused if it is what somebody wants to leave."""
+    if aside is None or back == (own.version < aside.version):
+        return
+    if back:
+        raise ReplayRefused(
+            f"version {own.version} is live, and these are its definitions: to bring the table of "
+            f"version {aside.version} back, give the definitions of version {aside.version} "
+            "(--definitions FOLDER)"
+        )
+    raise ReplayRefused(
+        f"version {own.version} is live already, brought back instead of version {aside.version}: "
+        "raise `version`"
+    )

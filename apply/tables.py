@@ -12,6 +12,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
+from apply.known_versions import objection, versions_of
 from apply.mapping.compile import compile_mapping
 from apply.target_tables import Connection, TableRefused, migrate_table
 from schemas.definitions import DefinitionError, Definitions, Problem
@@ -70,31 +71,25 @@ def _problem(connection: Connection, definitions: Definitions, spec: MappingSpec
         if other is not None:
             message = f"the table {table} belongs to the mapping {other[0]}"
             return _at(definitions, spec, key, message, "Write another `table:`.")
-    rows = connection.execute(
-        "SELECT version, hash, definition, registered_at FROM gapless.mapping_version"
-        " WHERE mapping = %s ORDER BY version DESC",
-        (spec.name,),
+    versions = versions_of(connection, spec.name)
+    against = objection(spec, versions)
+    if against is None:
+        return None
+    if not against.changed:
+        return _at(definitions, spec, "version", against.message, against.advice)
+    [(before, at)] = connection.execute(
+        "SELECT definition, registered_at FROM gapless.mapping_version"
+        " WHERE mapping = %s AND version = %s",
+        (spec.name, spec.version),
     ).fetchall()
-    # a version whose table stands beside the live one is not in use
-    newest = connection.execute(
-        "SELECT coalesce(max(version), 0) FROM gapless.mapping_version"
-        " WHERE mapping = %s AND state IN ('live', 'retired')",
-        (spec.name,),
-    ).fetchall()[0][0]
-    if spec.version < newest:
-        message = f"version {spec.version} is older than version {newest}, which is in use"
-        advice = f"To go back, write the old definition as `version: {newest + 1}`."
-        return _at(definitions, spec, "version", message, advice)
-    same = [row for row in rows if row[0] == spec.version]
-    if same and same[0][1] != spec.hash:
-        since = f"in use since {same[0][3]:%Y-%m-%d}"
-        changed = ", ".join(_changed(same[0][2], _definition(spec)))
-        return _at(
-            definitions, spec, "version", "the mapping changed, its version did not",
-            f"Write `version: {rows[0][0] + 1}`, then look: gapless replay {spec.name} --dry-run",
-            f"({since}; changed: {changed})" if changed else f"({since})",
-        )  # fmt: skip
-    return None
+    since = f"in use since {at:%Y-%m-%d}"
+    changed = ", ".join(_changed(before, _definition(spec)))
+    free = versions[-1].version + 1
+    return _at(
+        definitions, spec, "version", against.message,
+        f"Write `version: {free}`, then look: gapless replay {spec.name} --dry-run",
+        f"({since}; changed: {changed})" if changed else f"({since})",
+    )  # fmt: skip
 
 
 def _register(connection: Connection, spec: MappingSpec) -> list[str]:

@@ -1,17 +1,16 @@
 """The mappings this process runs: loaded definitions, matched with what `gapless migrate` registered.
 
-A definition that is not registered, was changed without a new version, or is retired is refused:
-its rows would carry a version that means something else.
+A definition that is not registered, was changed without a new version, or is not the live version is
+refused: its rows would carry a version that means something else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-
-import psycopg
+from collections.abc import Iterable, Sequence
 
 from apply.faults import NotPrepared
 from apply.functions.process import FunctionUnavailable
+from apply.known_versions import Version, all_versions, objection
 from apply.mapping.compile import compile_mapping
 from apply.mapping.outside import Outside
 from apply.mapping.types import CompiledMapping
@@ -30,17 +29,11 @@ def registered(
 
     Raises NotPrepared with what to do, or psycopg.Error.
     """
-    try:
-        rows = connection.execute(_SQL["all"]).fetchall()
-    except psycopg.errors.UndefinedTable as error:
-        raise NotPrepared("the database has no schema of Gapless: run `gapless migrate`") from error
-    known = {
-        (mapping, version): (number, hash_, state)
-        for mapping, version, number, hash_, state in rows
-    }
+    specs = list(specs)
+    known = all_versions(connection, [spec.name for spec in specs])
     compiled, faults = [], []
     for spec in specs:
-        number, fault = _match(spec, known)
+        number, fault = _match(spec, known.get(spec.name, []))
         if fault is not None:
             faults.append(fault)
             continue
@@ -53,32 +46,16 @@ def registered(
     return compiled
 
 
-def _match(
-    spec: MappingSpec, known: Mapping[tuple[str, int], tuple[int, str, str]]
-) -> tuple[int, str | None]:
-    name = f"mapping {spec.name} version {spec.version}"
-    found = known.get((spec.name, spec.version))
-    if found is None:
-        return 0, f"{name} is not registered: run `gapless migrate`"
-    number, hash_, state = found
-    if hash_ != spec.hash:
-        return 0, (
-            f"{name} was changed after it was registered: raise `version` in {spec.file or 'its file'},"
-            " then run `gapless migrate`"
-        )
-    if state == "shadow":
-        return number, (
-            f"{name} is being built beside the live one: `gapless replay {spec.name} --shadow` swaps "
-            "it in. Until then start with the definitions that are live"
-        )
-    if state == "kept":
-        return number, (
-            f"{name} was swapped for another version: start with that one's definitions, or bring "
-            f"this one back with `gapless replay {spec.name} --swap-back`"
-        )
-    if state != "live":
-        return 0, f"{name} is retired: a newer version is registered; start with its definitions"
-    return number, None
+def _match(spec: MappingSpec, versions: Sequence[Version]) -> tuple[int, str | None]:
+    against = objection(spec, versions)
+    if against is not None:
+        return 0, f"mapping {spec.name}: {against}"
+    for one in versions:
+        if one.version == spec.version:
+            return one.id, None
+    return 0, (
+        f"mapping {spec.name} version {spec.version} is not registered: run `gapless migrate`"
+    )
 
 
 def still_ours(connection: Connection, compiled: Sequence[CompiledMapping]) -> None:

@@ -150,6 +150,9 @@ def _next(report: ReplayReport) -> list[str]:
         lines = ["Nothing was written."]
         if report.why_shadow:
             lines.append(f"The table cannot hold this: {'; '.join(report.why_shadow)}.")
+        if report.against is not None:
+            lines.append(f"But {report.against}")
+        elif report.why_shadow:
             lines.append(f"Next: {command} --shadow")
         elif report.diff is not None and set(report.diff.removed) - {"deleted"}:
             lines.append(
@@ -158,8 +161,25 @@ def _next(report: ReplayReport) -> list[str]:
             )
         return lines
     if report.how != "shadow":
-        return []
+        return _done_in_place(report)
     if not report.swapped:
-        return [f"Built and not swapped. {command} --shadow swaps, {command} --drop drops it."]
-    said = f"Version {report.version} is live. {command} --swap-back brings the old table back, "
-    return [f"{said}caught up; {command} --drop drops it."]
+        return [f"Built and not swapped. {command} {report.way} swaps, {command} --drop drops it."]
+    lines = [f"Version {report.version} is live."]
+    if report.back:
+        lines.append(
+            f"Put version {report.version} into {report.file or 'the file of the mapping'} of every worker: "
+            f"one that starts with version {report.aside} is refused."
+        )
+    lines.append(
+        f"{command} --swap-back --definitions FOLDER, where FOLDER has the definitions of version "
+        f"{report.aside}, brings the table of version {report.aside} back, caught up; {command} --drop "
+        "drops it."
+    )
+    return lines
+
+
+def _done_in_place(report: ReplayReport) -> list[str]:
+    where = "in the log" if report.scope == "everything" else "of that part"
+    left = "; the others stay as they are" if report.diff and report.diff.removed else ""
+    said = f"Every row that an observation {where} gives is of version {report.version}{left}."
+    return [f"Done. {said}"]

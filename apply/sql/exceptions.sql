@@ -107,7 +107,7 @@ FROM gapless.exception e
 JOIN gapless.mapping_version v ON v.id = e.mapping_version
 JOIN unnest(%(names)s::text[], %(versions)s::int[], %(ids)s::int[]) AS ours (name, version, id) ON ours.name = v.mapping
 LEFT JOIN gapless.mapping_version t ON t.id = e.tried_version
-WHERE v.version < ours.version AND coalesce(t.version, v.version) < ours.version
+WHERE v.version < ours.version AND v.state NOT IN ('shadow', 'kept') AND coalesce(t.version, v.version) < ours.version
   AND e.state = ANY(%(sources)s) AND e.raw IS NOT NULL AND e.reason <> ALL(%(by_hand)s)
   AND e.partition = ANY(%(partitions)s)
 ORDER BY ours.id, e.partition, e.generation, e."offset", e.index LIMIT %(limit)s FOR UPDATE OF e SKIP LOCKED
@@ -145,7 +145,7 @@ WHERE (e.partition, e.generation, e."offset", e.index, e.mapping_version)
 
 -- name: overtaken
 -- Quarantined records whose entity has a row of a later epoch or observation. The row's own names are filled in; a
--- record whose bytes another one has is decided with that one.
+-- record whose bytes another one has is decided with that one. Rows of the live table say nothing of one beside it.
 SELECT e.mapping_version, e.partition, e.generation, e."offset", e.index, e.partition_id, e.source_epoch,
   e.original_offset, e.raw, e.plan, e.fetched_at, e.as_of, e.run, i.text, s.began,
   %(revision)s, t._source_epoch, t._generation, t._offset, t._index, t._mapping_version, t._began
@@ -156,7 +156,7 @@ JOIN %(target)s t ON %(keys)s
 LEFT JOIN LATERAL (SELECT max(began) AS began FROM gapless.snapshot
   WHERE e.plan = 'snapshot' AND partition_id = e.partition_id AND snapshot = e.scope
     AND generation = e.generation) s ON true
-WHERE v.mapping = %%s AND e.partition = ANY(%%s) AND e.key IS NOT NULL
+WHERE v.mapping = %%s AND v.state NOT IN ('shadow', 'kept') AND e.partition = ANY(%%s) AND e.key IS NOT NULL
   AND (e.state = 'quarantined' OR e.state = 'repeated' AND e.raw IS NOT NULL)
   AND (e.partition, e.generation, e."offset", e.index, e.mapping_version) > (%%s, %%s, %%s, %%s, %%s)
   AND t._partition_id = e.partition_id

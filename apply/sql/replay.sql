@@ -120,11 +120,6 @@ ON CONFLICT (partition_id) DO UPDATE SET end_at = EXCLUDED.end_at
 -- name: index_pages
 CREATE INDEX ON replay_pages (partition_id, generation, "offset")
 
--- name: versions
--- All versions of one mapping, newest first.
-SELECT id, version, hash, state FROM gapless.mapping_version WHERE mapping = %(mapping)s
-ORDER BY version DESC
-
 -- name: lag
 -- Where live stands, where somebody applies.
 SELECT partition, next_offset_to_apply FROM gapless.position

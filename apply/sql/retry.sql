@@ -30,7 +30,9 @@ WHERE e.state = 'retryable' AND e.due_at <= %(now)s AND e.partition = ANY(%(part
   AND (e.reason = ANY(%(reasons)s)) = %(only)s
   AND NOT EXISTS (SELECT FROM gapless.mapping_version t
     JOIN unnest(%(names)s::text[], %(versions)s::int[]) AS ours (name, version) ON ours.name = t.mapping
-    WHERE t.id = coalesce(e.tried_version, e.mapping_version) AND t.version > ours.version)
+    WHERE t.id = coalesce(e.tried_version, e.mapping_version) AND t.version > ours.version
+      AND t.version <= (SELECT max(version) FROM gapless.mapping_version
+        WHERE mapping = t.mapping AND state = 'live'))
   AND coalesce(v.state, 'live') NOT IN ('shadow', 'kept')
 ORDER BY e.due_at LIMIT %(limit)s FOR UPDATE OF e SKIP LOCKED
 

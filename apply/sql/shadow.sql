@@ -12,10 +12,6 @@ INSERT INTO gapless.mapping_version
 VALUES (%(mapping)s, %(version)s, %(hash)s, %(definition)s, %(source)s, %(stream)s, %(table)s, 'shadow')
 RETURNING id
 
--- name: versions
-SELECT id, version, hash, state, table_name FROM gapless.mapping_version WHERE mapping = %(mapping)s
-ORDER BY version
-
 -- name: columns_of_versions
 -- Every column that a version of this mapping ever had: those belong to it, and may go.
 SELECT DISTINCT jsonb_object_keys(definition->'columns') FROM gapless.mapping_version
@@ -161,6 +157,28 @@ DELETE FROM gapless.exception WHERE mapping_version = %(version)s
 
 -- name: forget_snapshots
 DELETE FROM gapless.snapshot WHERE mapping_version = %(version)s
+
+-- name: forget_replays
+-- What replays in place of a version, and swaps to it, have noted: it has no table any more.
+DELETE FROM gapless.position WHERE pipeline = %(name)s OR starts_with(pipeline, %(name)s || ':')
+
+-- name: unspoken
+-- Open exceptions of a version that is given up, of records that the live one has judged, too: and whether
+-- coverage has one error less now. What a version has refused beside live was never counted there. Where an
+-- older version that is live again refuses the record, too, and has no open exception since the newer one had
+-- one, that stays open.
+SELECT e.mapping_version, e.partition, e.generation, e."offset", e.index, e.scope,
+  n.mapping_version IS NULL AND (NOT %(newer)s OR EXISTS (SELECT FROM gapless.position p
+    WHERE p.pipeline = %(name)s AND (p.partition, p.generation) = (e.partition, e.generation)
+      AND p.end_offset <= e."offset"))
+FROM gapless.exception e
+JOIN gapless.page_ledger l ON (l.partition, l.generation, l."offset") = (e.partition, e.generation, e."offset")
+  AND l.mapping_version = %(live)s
+LEFT JOIN gapless.exception n ON (n.partition, n.generation, n."offset", n.index)
+  = (e.partition, e.generation, e."offset", e.index) AND n.mapping_version = %(live)s
+WHERE e.mapping_version = %(version)s AND e.state IN ('retryable', 'quarantined', 'repeated')
+  AND NOT (%(newer)s AND n.state IS NOT DISTINCT FROM 'dismissed')
+ORDER BY e.partition, e.generation, e."offset", e.index LIMIT 500 FOR UPDATE OF e
 
 -- name: forget_version
 DELETE FROM gapless.mapping_version WHERE id = %(version)s

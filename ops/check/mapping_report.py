@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ops.check import standing
 from ops.check.mapping import Records, judged, place_at, problem_at
 from schemas.definitions.load import Definitions
 from schemas.definitions.mapping import MappingSpec
@@ -26,6 +27,8 @@ def report(
         told["python"] = spec.python.path
     if records is None:
         return told
+    if (against := standing.against(settings, spec)) is not None:
+        told["against"] = against
     told["origin"] = records.origin
     if records.trouble is not None:
         return {**told, "trouble": records.trouble, "unblocked_by": records.unblocked_by}
@@ -56,6 +59,8 @@ def lines(told: dict[str, Any]) -> Iterator[str]:
     """The same for people."""
     tables = " and ".join([told["table"], *told.get("child_tables", ())])
     yield f"{told['file']:<26} valid, mapping {told['mapping']}, v{told['version']}, table {tables}"
+    if "against" in told:
+        yield f"{'But for the database':<26} {told['against']}"
     if "python" in told:
         yield f"{'Rows are made by':<26} {told['python']}"
     if "trouble" in told:

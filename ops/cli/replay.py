@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from apply.replay_report import Progress
     from apply.scope import Scope
     from schemas.definitions.mapping import MappingSpec
+    from schemas.settings import Settings
 
 Mapping = Annotated[str, typer.Argument(help="A mapping of the definitions.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what would change.")]
@@ -80,7 +81,7 @@ def replay(
     """
     from apply.interpreter import tune
     from apply.replay import run_dry, run_replay
-    from apply.shadow import drop_beside, run_shadow
+    from apply.shadow import run_shadow
     from ops.facts.log import connect
     from ops.failpoints import build
     from ops.replay_text import as_json, as_text
@@ -97,11 +98,7 @@ def replay(
     settings = context.load_settings(definitions)
     context.configure_logging(settings)
     if drop:
-        dropped = drop_beside(settings, mapping)
-        if json:
-            context.print_json({"mapping": mapping, "dropped": dropped})
-        else:
-            typer.echo(f"Dropped {dropped}.")
+        _drop(settings, mapping, json)
         return
     loaded = load_folder(settings.definitions).check()
     if mapping not in loaded.mappings:
@@ -135,6 +132,16 @@ def unknown(name: str, mappings: Iterable[MappingSpec]) -> str:
     if meant:
         return f"There is no mapping {name}; the table {name} is filled by {' and '.join(meant)}."
     return f"There is no mapping {name}; known: {', '.join(sorted(known)) or 'none'}."
+
+
+def _drop(settings: Settings, mapping: str, as_json: bool) -> None:
+    from apply.shadow_drop import drop_beside
+
+    dropped = drop_beside(settings, mapping)
+    if as_json:
+        context.print_json({"mapping": mapping, "dropped": dropped})
+    else:
+        typer.echo(f"Dropped {dropped}.")
 
 
 _ALONE = ("--dry-run", "--shadow", "--swap-back", "--drop")

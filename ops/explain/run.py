@@ -34,7 +34,9 @@ _SYSTEM = (
     "_mapping_version", "_deleted", "_observed_at", "_began",
 )  # fmt: skip
 _LEDGER = """
-SELECT v.version, v.state IN ('shadow', 'kept') AS beside, get_byte(l.outcomes, %(at)s) AS outcome,
+SELECT v.version, get_byte(l.outcomes, %(at)s) AS outcome,
+  v.state IN ('shadow', 'kept') OR coalesce(v.version > (SELECT max(n.version)
+    FROM gapless.mapping_version n WHERE n.mapping = v.mapping AND n.state = 'live'), false) AS beside,
   e.state, e.reason, e.detail, e.decided_by, e.decided_at, e.decided_note
 FROM gapless.page_ledger l
 JOIN gapless.mapping_version v ON v.id = l.mapping_version
@@ -60,7 +62,7 @@ def explain(
     psycopg.Error, KafkaUnreachable, TopicsMissing or LogUnavailable.
     """
     owner = partition_id(spec.source, spec.stream, key.get("tenant_id"))
-    found = Explanation(spec.table, f"{spec.name} v{spec.version}", dict(key), owner, None)
+    found = Explanation(spec.table, "", dict(key), owner, None)
     admin = log.connect(settings)
     many = log.partition_counts(admin, [settings.observations])[settings.observations]
     number = route(owner, many)
@@ -70,6 +72,8 @@ def explain(
         db.commit()
         db.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         db.read_only = True
+        live = _live(db, spec.name) or spec.version
+        found.mapping = f"{spec.name} v{live}"
         row = _row(db, spec, key)
         children = {child.table: _children(db, child, key) for child in spec.children.values()}
         generations = db.execute(
@@ -96,7 +100,19 @@ def explain(
         for seen in found.sightings
         if (seen.generation, seen.origin, seen.index) in erased
     ] + _notes(row, found.sightings, erased)
+    if live != spec.version:
+        found.notes.append(
+            f"Version {live} of {spec.name} is live; these definitions are version {spec.version}, and what "
+            "is read of the log here is read by them."
+        )
     return found
+
+
+def _live(db: psycopg.Connection[Row], mapping: str) -> int | None:
+    """The version whose rows stand in the table."""
+    asked = "SELECT max(version) AS version FROM gapless.mapping_version WHERE mapping = %s AND state = 'live'"
+    row = db.execute(asked, (mapping,)).fetchone()
+    return None if row is None or row["version"] is None else int(row["version"])
 
 
 def _read(

@@ -38,18 +38,23 @@ LEFT JOIN gapless.mapping_version v ON v.id = e.mapping_version
 WHERE e.state IN ('quarantined', 'retryable') AND coalesce(v.state, 'live') NOT IN ('shadow', 'kept')
 GROUP BY p.text, v.mapping, e.state, e.reason ORDER BY 1, 2, 3, 4"""
 # Of the records that were applied within that time, by what speaks for each of them now: not by versions
-# that a newer one has replaced there, and not by a replay of what is older.
+# that a newer one has replaced there, not by one that was swapped back, and not by a replay of what is older.
 _OUTCOMES = """
+WITH version AS (
+  SELECT v.id, v.mapping, v.version,
+    v.state IN ('shadow', 'kept') OR coalesce(v.version > (SELECT max(version) FROM gapless.mapping_version
+      WHERE mapping = v.mapping AND state = 'live'), false) AS aside
+  FROM gapless.mapping_version v
+)
 SELECT p.text AS partition_id, l.counts, count(*) AS pages FROM (
   SELECT l.partition_id, l.counts FROM gapless.page_ledger l
-  LEFT JOIN gapless.mapping_version v ON v.id = l.mapping_version
-  WHERE l.applied_at >= now() - %(within)s::interval
-    AND coalesce(v.state, 'live') NOT IN ('shadow', 'kept') AND NOT EXISTS (
-      SELECT FROM gapless.page_ledger o LEFT JOIN gapless.mapping_version n ON n.id = o.mapping_version
+  LEFT JOIN version v ON v.id = l.mapping_version
+  WHERE l.applied_at >= now() - %(within)s::interval AND NOT coalesce(v.aside, false) AND NOT EXISTS (
+      SELECT FROM gapless.page_ledger o LEFT JOIN version n ON n.id = o.mapping_version
       WHERE (o.partition, o.generation, o."offset") = (l.partition, l.generation, l."offset")
         AND o.mapping_version <> l.mapping_version
         AND coalesce(n.mapping = v.mapping AND o.applied_at < now() - %(within)s::interval
-          OR n.state NOT IN ('shadow', 'kept') AND (v.id IS NULL OR n.mapping = v.mapping AND n.version > v.version),
+          OR NOT n.aside AND (v.id IS NULL OR n.mapping = v.mapping AND n.version > v.version),
           false))
 ) l JOIN gapless.partition_id p ON p.id = l.partition_id GROUP BY p.text, l.counts"""
 _GAPS = """

@@ -20,7 +20,8 @@ from confluent_kafka.admin import (
 
 from apply.replay_report import Progress, ReplayRefused
 from apply.service import REFUSED, serve
-from apply.shadow import drop_beside, run_shadow
+from apply.shadow import run_shadow
+from apply.shadow_drop import drop_beside
 from apply.tables import migrate_mappings
 from ops.audit import audit
 from schemas.failpoints import REPLAY

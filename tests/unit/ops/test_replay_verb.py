@@ -172,6 +172,44 @@ def test_a_report_says_what_would_change_and_what_comes_next() -> None:
         "Next: gapless replay orders --shadow",
     ]
     assert as_json(report)["diff"]["removed"] == {"ignored": 2, "without_observation": 1}
+    report.against = (
+        "the mapping changed, its version did not. Write `version: 3` in mappings/shop.yaml."
+    )
+    assert as_text(report).splitlines()[-2:] == [
+        "The table cannot hold this: column total is integer, would be text.",
+        f"But {report.against}",
+    ]
+
+
+def test_a_swap_says_the_command_that_leads_away_and_which_version_it_brings() -> None:
+    report = ReplayReport("orders", 3, dry_run=False, how="shadow", swapped=True, aside=2)
+    report.file = "mappings/shop.yaml"
+    there = as_text(report).splitlines()[-2:]
+    report.swapped, report.way = False, "--swap-back"
+    assert "not swapped. gapless replay orders --swap-back swaps, " in as_text(report)
+    report.swapped = True
+    assert there[0] == "Version 3 is live."
+    assert there[1].startswith(
+        "gapless replay orders --swap-back --definitions FOLDER, where FOLDER has"
+    )
+    assert "brings the table of version 2 back" in there[1]
+    report.version, report.aside, report.back = 2, 3, True
+    back = as_text(report).splitlines()[-3:]
+    assert back[0] == "Version 2 is live."
+    assert back[1] == (
+        "Put version 2 into mappings/shop.yaml of every worker: one that starts with version 3 is refused."
+    )
+    assert "brings the table of version 3 back" in back[2]
+
+
+def test_a_replay_in_place_says_that_it_is_done() -> None:
+    report = ReplayReport("orders", 2, dry_run=False, diff=Diff())
+    done = "Done. Every row that an observation in the log gives is of version 2."
+    assert as_text(report).splitlines()[-1] == done
+    report.diff = Diff(removed={"ignored": 2})
+    assert as_text(report).endswith("is of version 2; the others stay as they are.")
+    report.scope, report.diff = "tenant north", None
+    assert as_text(report).endswith("observation of that part gives is of version 2.")
 
 
 def test_it_tells_how_many_rows_were_not_compared() -> None:
