@@ -48,8 +48,17 @@ def set_outcomes(connection: Connection, places: Sequence[Where], outcome: Outco
 
 def heal_coverage(connection: Connection, where: Where, scope: str) -> None:
     """An exception of this interval ended well: its stretch has one error less, if it counted it."""
+    _coverage(connection, "coverage_healed", where, scope)
+
+
+def hurt_coverage(connection: Connection, where: Where, scope: str) -> None:
+    """An exception of this interval counts again: its stretch has one error more."""
+    _coverage(connection, "coverage_hurt", where, scope)
+
+
+def _coverage(connection: Connection, name: str, where: Where, scope: str) -> None:
     start, _, end = scope.partition("~")
     span = span_of(start, end)
     if span is not None:
         values = {**asdict(where), "start": span[0], "end": span[1]}
-        connection.execute(_MARKS["coverage_healed"], values)
+        connection.execute(_MARKS[name], values)

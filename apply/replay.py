@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 
 from apply.changes import Change
-from apply.decisions import heal_coverage
+from apply.decisions import heal_coverage, hurt_coverage
 from apply.decode import Decoder
 from apply.dry_run import DryRun, KnownNumbers
 from apply.exception_states import Event
@@ -281,7 +281,7 @@ def end_exceptions(connection: Connection, found: Sequence[tuple[Any, ...]], sai
 
 
 def replace_exceptions(passes: ReplayPass, compiled: CompiledMapping, report: ReplayReport) -> None:
-    """Open exceptions of versions that are live no more end: this version has judged their records."""
+    """Open exceptions of older versions end: this version has judged their records."""
 
     def some(connection: Connection, _held: list[int]) -> tuple[int, list[Change]]:
         now, number = datetime.now(UTC), compiled.version_id
@@ -305,6 +305,9 @@ def recall_exceptions(passes: ReplayPass, compiled: CompiledMapping) -> None:
         for event, repeated in ((Event.RECALL, False), (Event.RECALL_REPEATED, True)):
             places = [Where(*row[:5]) for row in found if row[5] is repeated]
             move(connection, event, places, said)
+        for *place, _, scope, hurts in found:
+            if hurts:
+                hurt_coverage(connection, Where(*place), scope)
         return len(found), []
 
     while passes.until_well(lambda: passes.store.beside(some)):

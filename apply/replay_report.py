@@ -86,7 +86,7 @@ class ReplayReport:
 
     `how`: in_place or shadow (for a dry run: what this change needs). `outcomes`: sightings per
     outcome, in the order of `Outcome`: a record that was read again counts again. `replaced`:
-    sightings that other versions had refused and this version now speaks for. `diff`: of dry runs, and
+    sightings that older versions had refused and this version now speaks for. `diff`: of dry runs, and
     of shadows before their swap. `carried`: what of the live table was made for the new one too.
     `swapped`: the new table is the live one; `way`: the option that swaps; `back`: it is an older
     version's; `aside`: the version whose table stands beside it. `file`: the mapping's, in the folder

@@ -353,7 +353,7 @@ class _Shadow:
         connection.execute(_SQL["action"], {"by": by, "action": action, "about": about})
 
     def _finish(self, number: int) -> None:
-        """The version that is live now speaks for itself, and for the exceptions of the others."""
+        """The version that is live now speaks for itself, and for the exceptions of the older ones."""
         compiled = compile_mapping(self._spec, number, self._outside)
         passes = ReplayPass(
             self._settings, compiled, self.report, self._pacing, hit=self._hit,

@@ -73,3 +73,16 @@ WHERE l.mapping_version = %(mapping_version)s AND l.partition = %(partition)s
       AND n.start_at < %(end)s AND n.end_at > %(start)s AND n.errors > 0)
   AND EXISTS (SELECT FROM gapless.mark m WHERE m.partition_id = l.partition_id AND m.scope = l.scope
     AND m.state = 'done' AND m.body -> 'passes' @> jsonb_build_array(jsonb_build_object('pass', l.pass)))
+
+-- name: coverage_hurt
+-- The opposite: an exception of this stretch counts again, if a mark has counted its page.
+UPDATE gapless.coverage c SET errors = c.errors + 1, state = 'complete_with_errors'
+FROM gapless.page_ledger l
+WHERE l.mapping_version = %(mapping_version)s AND l.partition = %(partition)s
+  AND l.generation = %(generation)s AND l."offset" = %(offset)s
+  AND c.partition_id = l.partition_id AND c.plan = l.plan AND c.start_at = (
+    SELECT min(n.start_at) FROM gapless.coverage n
+    WHERE n.partition_id = l.partition_id AND n.plan = l.plan AND n.state IN ('complete', 'complete_with_errors')
+      AND n.start_at < %(end)s AND n.end_at > %(start)s)
+  AND EXISTS (SELECT FROM gapless.mark m WHERE m.partition_id = l.partition_id AND m.scope = l.scope
+    AND m.state = 'done' AND m.body -> 'passes' @> jsonb_build_array(jsonb_build_object('pass', l.pass)))

@@ -55,14 +55,13 @@ ON CONFLICT (pipeline, partition) DO UPDATE SET generation = EXCLUDED.generation
   last_offset = NULL, last_key = NULL, leader_epoch = NULL, claim = gapless.position.claim + 1
 
 -- name: replaced
--- Open exceptions of versions that are live no more, whose record the new version has judged: it speaks for them now.
--- A version whose table was swapped out may be a newer one: the swap was taken back.
+-- Open exceptions of older versions whose record the new version has judged: it speaks for them now.
 SELECT e.mapping_version, e.partition, e.generation, e."offset", e.index, e.scope,
   n.mapping_version IS NULL
 FROM gapless.exception e
 JOIN gapless.mapping_version old ON old.id = e.mapping_version
 JOIN gapless.mapping_version new ON new.id = %(mapping_version)s AND new.mapping = old.mapping
-  AND (old.version < new.version OR old.state = 'kept')
+  AND old.version < new.version
 JOIN gapless.page_ledger l ON (l.partition, l.generation, l."offset") = (e.partition, e.generation, e."offset")
   AND l.mapping_version = new.id
 LEFT JOIN gapless.exception n ON (n.partition, n.generation, n."offset", n.index)
@@ -71,9 +70,15 @@ WHERE e.state IN ('retryable', 'quarantined', 'repeated')
 ORDER BY e.partition, e.generation, e."offset", e.index LIMIT 500 FOR UPDATE OF e
 
 -- name: recalled
--- What this version had refused and a replay of another one ended: since it is live again, it speaks for itself.
-SELECT e.mapping_version, e.partition, e.generation, e."offset", e.index, e.sightings = 0
+-- What this version had refused and a replay of another one ended: since it is live again, it speaks for itself. Of
+-- each whether another row stood for it, and whether coverage has lost its error: the version that left refused it not.
+SELECT e.mapping_version, e.partition, e.generation, e."offset", e.index, e.sightings = 0, e.scope,
+  n.mapping_version IS NULL
 FROM gapless.exception e
+JOIN gapless.mapping_version own ON own.id = e.mapping_version
+LEFT JOIN gapless.mapping_version other ON other.mapping = own.mapping AND other.state = 'kept'
+LEFT JOIN gapless.exception n ON (n.partition, n.generation, n."offset", n.index)
+  = (e.partition, e.generation, e."offset", e.index) AND n.mapping_version = other.id
 WHERE e.mapping_version = %(mapping_version)s AND e.state = 'dismissed' AND e.decided_by = %(by)s
   AND starts_with(e.decided_note, %(note)s)
 ORDER BY e.partition, e.generation, e."offset", e.index LIMIT 500 FOR UPDATE OF e

@@ -164,9 +164,7 @@ DELETE FROM gapless.position WHERE pipeline = %(name)s OR starts_with(pipeline, 
 
 -- name: unspoken
 -- Open exceptions of a version that is given up, of records that the live one has judged, too: and whether
--- coverage has one error less now. What a version has refused beside live was never counted there. Where an
--- older version that is live again refuses the record, too, and has no open exception since the newer one had
--- one, that stays open.
+-- coverage has one error less now. What a version has refused beside live was never counted there.
 SELECT e.mapping_version, e.partition, e.generation, e."offset", e.index, e.scope,
   n.mapping_version IS NULL AND (NOT %(newer)s OR EXISTS (SELECT FROM gapless.position p
     WHERE p.pipeline = %(name)s AND (p.partition, p.generation) = (e.partition, e.generation)
@@ -177,7 +175,6 @@ JOIN gapless.page_ledger l ON (l.partition, l.generation, l."offset") = (e.parti
 LEFT JOIN gapless.exception n ON (n.partition, n.generation, n."offset", n.index)
   = (e.partition, e.generation, e."offset", e.index) AND n.mapping_version = %(live)s
 WHERE e.mapping_version = %(version)s AND e.state IN ('retryable', 'quarantined', 'repeated')
-  AND NOT (%(newer)s AND n.state IS NOT DISTINCT FROM 'dismissed')
 ORDER BY e.partition, e.generation, e."offset", e.index LIMIT 500 FOR UPDATE OF e
 
 -- name: forget_version

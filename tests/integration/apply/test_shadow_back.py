@@ -30,6 +30,7 @@ from tests.integration.apply.test_shadow import TO_TEXT, fill, serving
 NEWER = {**TO_TEXT, "values: [active, closed]": "values: [active, odd]"}
 """No change for the table as it stands; it reads what version 1 refuses, and refuses what that reads."""
 BOTH = {**TO_TEXT, "values: [active, closed]": "values: [active, odd, closed]"}
+ODD = ["odd", "odd2"]
 MEANT: dict[int, dict[str, str]] = {1: {}, 2: NEWER, 3: NEWER, 4: BOTH}
 STATES = (
     "SELECT string_agg(version || ' ' || state, ', ' ORDER BY version) FROM gapless.mapping_version"
@@ -64,7 +65,7 @@ class Walk:
         kind = "numeric" if version == 1 else "text"
         assert scene.value("SELECT pg_typeof(balance)::text FROM accounts LIMIT 1") == kind
         ids = [*range(19), *(f"step{one}" for one in range(1, self._steps + 1))]
-        ids += {1: ["closed"], 2: ["odd"], 3: ["odd"], 4: ["closed", "odd"]}[version]
+        ids += {1: ["closed"], 2: ODD, 3: ODD, 4: ["closed", *ODD]}[version]
         found = scene.rows("SELECT id FROM accounts WHERE NOT _deleted")
         assert {row[0] for row in found} == {f"a-{one}" for one in ids} - {"a-4"}
         revision = scene.value("SELECT source_revision FROM accounts WHERE id = 'a-3'")
@@ -155,11 +156,13 @@ def test_live_goes_on_after_every_step_there_and_back(
     walk, settings = Walk(scene), scene.settings
     with serving(scene):
         fill(scene)
-        refused = [account("closed", lifecycle="closed"), account("never", lifecycle="never")]
+        refused = [account(name, lifecycle=name) for name in ("closed", "never")]
+        refused.append(account("odd2", lifecycle="odd"))
         first = page(refused, number=50, pass_="p2")
         scene.put(first, complete(first))
         scene.settle()
-    assert scene.rows(OPEN) == [("a-never",), ("a-odd",), ("a-odd",)]
+    assert scene.rows(OPEN) == [("a-never",), ("a-odd",), ("a-odd",), ("a-odd2",)]
+    assert scene.rows(COVERED) == [("complete_with_errors", 2)]
 
     # built and dropped
     run_shadow(settings, walk.define(2), "accounts", swap=False)
@@ -173,6 +176,7 @@ def test_live_goes_on_after_every_step_there_and_back(
     walk.swap(2)
     walk.refused(1, "version 1 was swapped for version 2, which is live", "--swap-back`")
     walk.live(2)
+    assert scene.rows(COVERED) == [("complete_with_errors", 1)]  # it reads one of the two
     running = scene.mappings()
     with pytest.raises(ReplayRefused, match=r"give the definitions of version 1 \(--definitions"):
         run_shadow(settings, walk.define(2), "accounts", back=True)
@@ -182,8 +186,13 @@ def test_live_goes_on_after_every_step_there_and_back(
     # what was swapped back is dropped: it is never live again, and stands in nobody's way
     assert walk.drop(monkeypatch) > 10
     assert scene.value(STATES) == "1 live, 2 retired"
-    assert scene.rows(OPEN) == [("a-never",)]  # which neither of them reads
-    assert scene.rows(COVERED) == [("complete_with_errors", 1), ("complete", 0)]
+    assert scene.rows(OPEN) == [
+        ("a-never",),
+        ("a-odd",),
+        ("a-odd",),
+        ("a-odd2",),
+    ]  # as it was at first
+    assert scene.rows(COVERED) == [("complete_with_errors", 2), ("complete", 0)]
     assert walk.sleeper(running) == REFUSED
     # its positions went with it; where a drop by an older Gapless has left them, they say nothing
     assert scene.value("SELECT count(*) FROM gapless.position WHERE pipeline LIKE '%:2'") == 0
@@ -207,6 +216,7 @@ def there_and_back(walk: Walk) -> None:
     """From version 2, twice; neither way is taken by mistake."""
     scene, settings = walk.scene, walk.scene.settings
     walk.swap(1, back=True)
+    assert scene.rows(COVERED) == [("complete_with_errors", 2)]  # which counts again
     walk.refused(2, "version 2 was swapped for version 1, which is live", "--swap-back`")
     walk.live(1)
     assert run_shadow(settings, walk.define(1), "accounts", back=True).resumed  # nothing is left
