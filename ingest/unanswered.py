@@ -17,9 +17,23 @@ from yarl import URL
 _PASSES = "the provider answering again"
 _NO_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
 _NO_WAY = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH})
-# OpenSSL's codes of what is wrong with a certificate (X509_V_ERR_*).
-_EXPIRED, _NOT_YET, _SELF_SIGNED, _WRONG_NAME = (10,), (9,), (18, 19), (62, 64)
-_UNKNOWN_ISSUER = (2, 20, 21)
+_VALID = "a valid certificate of the provider"
+# OpenSSL's codes of what is wrong with a certificate (X509_V_ERR_*), what that is, and what would help.
+_CERTIFICATES = (
+    ((10,), "has expired", f"{_VALID}; or this machine's clock set right"),
+    ((9,), "is not valid yet", f"{_VALID}; or this machine's clock set right"),
+    ((62, 64), "is for another name", "a `base_url` with the name that the certificate has"),
+    (
+        (18, 19),
+        "is self-signed",
+        f"{_VALID}; or its authority in the file that SSL_CERT_FILE names",
+    ),
+    (
+        (2, 20, 21),
+        "comes from an authority that is not known here",
+        "the authority's certificate in the file that SSL_CERT_FILE names",
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,25 +104,13 @@ def _no_connection(error: OSError, host: str) -> Unanswered:
 
 def _certificate(error: Exception, host: str) -> Unanswered:
     code = getattr(error, "verify_code", None)
-    text, help_ = f"the certificate of {host} is not valid", "a valid certificate of the provider"
-    if code in _EXPIRED:
-        text = f"the certificate of {host} has expired"
-        help_ += "; or this machine's clock set right"
-    elif code in _NOT_YET:
-        text = f"the certificate of {host} is not valid yet"
-        help_ += "; or this machine's clock set right"
-    elif code in _WRONG_NAME:
-        text = f"the certificate of {host} is for another name"
-        help_ = "a `base_url` with the name that the certificate has"
-    elif code in _SELF_SIGNED:
-        text = f"the certificate of {host} is self-signed"
-        help_ += "; or its authority in the file that SSL_CERT_FILE names"
-    elif code in _UNKNOWN_ISSUER:
-        text = f"the certificate of {host} comes from an authority that is not known here"
-        help_ = "the authority's certificate in the file that SSL_CERT_FILE names"
-    elif isinstance(error, ssl.SSLCertVerificationError) and error.verify_message:
+    for codes, what, help_ in _CERTIFICATES:
+        if code in codes:
+            return Unanswered(f"the certificate of {host} {what}", help_, lasting=True)
+    text = f"the certificate of {host} is not valid"
+    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_message:
         text += f": {error.verify_message}"
-    return Unanswered(text, help_, lasting=True)
+    return Unanswered(text, _VALID, lasting=True)
 
 
 def _no_tls(error: OSError, host: str) -> Unanswered:

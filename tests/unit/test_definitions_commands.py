@@ -25,17 +25,15 @@ def test_its_exit_code_and_what_it_printed(tmp_path: Path) -> None:
     assert (code, found.decode().strip()) == (3, str(tmp_path.resolve()))
 
 
-def test_what_it_started_ends_with_it_when_it_takes_too_long(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("prints", "timeout_s", "fault"),
+    [("", 1, TookTooLong), ("echo much too much;", 60, PrintedTooMuch)],
+)
+def test_what_it_started_ends_with_it(
+    tmp_path: Path, prints: str, timeout_s: float, fault: type[Exception]
+) -> None:
     pid = tmp_path / "pid"
-    given = ["sh", "-c", f"sleep 300 & echo $! > {pid}; wait"]
-    with pytest.raises(TookTooLong):
-        output_of(given, timeout_s=1, most_bytes=10)
-    wait_until(lambda: _gone(pid), 10, "the command's child is gone")
-
-
-def test_what_it_started_ends_with_it_when_it_prints_too_much(tmp_path: Path) -> None:
-    pid = tmp_path / "pid"
-    given = ["sh", "-c", f"sleep 300 & echo $! > {pid}; echo much too much; wait"]
-    with pytest.raises(PrintedTooMuch):
-        output_of(given, timeout_s=60, most_bytes=10)
+    given = ["sh", "-c", f"sleep 300 & echo $! > {pid}; {prints} wait"]
+    with pytest.raises(fault):
+        output_of(given, timeout_s=timeout_s, most_bytes=10)
     wait_until(lambda: _gone(pid), 10, "the command's child is gone")

@@ -124,6 +124,16 @@ class Scene:
         migrate(lane.postgres)
         self.define(version, **(changed or {}))
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a verb of this deployment needs."""
+        return {
+            "GAPLESS_KAFKA": self.settings.kafka, "GAPLESS_POSTGRES": self.settings.postgres,
+            "GAPLESS_PREFIX": self.settings.prefix,
+            "GAPLESS_PARTITIONS": str(self.settings.partitions),
+            "GAPLESS_DEFINITIONS": str(self.folder),
+        }  # fmt: skip
+
     def _topics(self, partitions: int) -> None:
         admin = AdminClient({"bootstrap.servers": self.lane.kafka, "log_level": 0})
         of = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "compact"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 import pytest
 
@@ -13,13 +12,7 @@ from apply.shadow import run_shadow
 from ops import quarantine
 from ops.facts.sink import read_sink
 from tests.integration.apply.scene import Scene, account, complete, page
-
-ODD: dict[str, Any] = {"lifecycle": "odd"}
-CAN_BE_ODD = {"[active, closed]": "[active, closed, odd]"}
-OPEN = (
-    "SELECT index, state, sightings, reason FROM gapless.exception"
-    " WHERE state IN ('quarantined', 'retryable') ORDER BY \"offset\", index"
-)
+from tests.integration.apply.test_quarantine import CAN_BE_ODD, ODD, OPEN
 
 
 @pytest.fixture(autouse=True)

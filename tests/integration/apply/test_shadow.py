@@ -240,12 +240,7 @@ def test_the_verb_killed_inside_the_swap_leaves_live_as_it_was(
     scene: Scene, tmp_path: Path
 ) -> None:
     settings = scene.settings
-    environment = {
-        "GAPLESS_KAFKA": settings.kafka, "GAPLESS_POSTGRES": settings.postgres,
-        "GAPLESS_PREFIX": settings.prefix, "GAPLESS_PARTITIONS": str(settings.partitions),
-        "GAPLESS_DEFINITIONS": str(scene.folder),
-    }  # fmt: skip
-    with serving(scene), workers(environment, tmp_path) as group:
+    with serving(scene), workers(scene.environment, tmp_path) as group:
         fill(scene)
         scene.settle()
         scene.write(2, **TO_TEXT)

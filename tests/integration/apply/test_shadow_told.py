@@ -19,19 +19,13 @@ from tests.workers import workers
 def test_every_verb_names_the_version_that_is_live_and_what_to_type(
     scene: Scene, tmp_path: Path
 ) -> None:
-    settings = scene.settings
-    environment = {
-        "GAPLESS_KAFKA": settings.kafka, "GAPLESS_POSTGRES": settings.postgres,
-        "GAPLESS_PREFIX": settings.prefix, "GAPLESS_PARTITIONS": str(settings.partitions),
-        "GAPLESS_DEFINITIONS": str(scene.folder),
-    }  # fmt: skip
     with serving(scene):
         fill(scene)
         scene.settle()
     older = tmp_path / "older"
     for name in ("sources", "mappings"):
         shutil.copytree(scene.folder / name, older / name)
-    with workers(environment, tmp_path) as group:
+    with workers(scene.environment, tmp_path) as group:
 
         def says(verb: str, *words: str, code: int = 0) -> None:
             done = group.run(verb)
