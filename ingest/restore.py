@@ -118,6 +118,17 @@ def newest_valid(
     return None
 
 
+def risen(heads: Mapping[str, Head], undecided: Mapping[str, int]) -> dict[str, Head]:
+    """`heads`, none below the sequence that an undecided transaction holds for its partition id.
+
+    Once the commit that heals has published it, what is written behind it must still rise.
+    """
+    return {
+        owner: replace(head, sequence=max(head.sequence, undecided.get(owner, 0)))
+        for owner, head in heads.items()
+    }
+
+
 def fallen_back(
     newest: SourceCheckpoint, chosen: SourceCheckpoint | None
 ) -> tuple[StreamState, Head]:

@@ -52,18 +52,18 @@ class LogState:
         states = {owner: state_of(checkpoint) for owner, checkpoint in newest.items()}
         heads = {owner: head_of(checkpoint) for owner, checkpoint in newest.items()}
         fall_backs = self._validate(newest, states, heads)
-        ghosts = self._ghosts(newest)
+        undecided = self._undecided()
         hanging = (
             self._pages.stable_end < self._pages.end or self._claims.stable_end < self._claims.end
         )
         return Restored(
             states,
-            heads,
+            restore.risen(heads, undecided),
             floor_observations=self._pages.end - 1,
             floor_checkpoints=self._claims.end - 1,
             # a fall-back is written at once: behind the next named page it would look valid again
             heal=hanging or bool(fall_backs),
-            ghosts=ghosts,
+            ghosts=tuple(sorted(undecided.keys() - newest.keys())),
             fall_backs=fall_backs,
             appended_at=None if self._appended_ms is None else self._appended_ms * 1000,
             worker=restore.last_worker(newest.values()),
@@ -102,17 +102,23 @@ class LogState:
             raise LogUnavailable(f"checkpoint {offset} was compacted while it was read")
         return _checkpoint(found.value)
 
-    def _ghosts(self, newest: dict[str, SourceCheckpoint]) -> tuple[str, ...]:
-        """Partition ids that stand only above the last stable offset of the checkpoints."""
+    def _undecided(self) -> dict[str, int]:
+        """Partition id → highest sequence above the last stable offset of the checkpoints.
+
+        The commit that heals may publish them. A tombstone counts as 0.
+        """
         where = self._claims
         if where.stable_end >= where.end:
-            return ()
+            return {}
+        found: dict[str, int] = {}
         topic = self._settings.checkpoints
         with PartitionReader(
             self._settings, topic, self._partition, "restore", committed=False
         ) as reader:
-            keys = {record.key for record in reader.read(where.stable_end, where.end)}
-        return tuple(sorted(keys - newest.keys()))
+            for record in reader.read(where.stable_end, where.end):
+                sequence = 0 if record.value is None else _checkpoint(record.value).sequence
+                found[record.key] = max(sequence, found.get(record.key, 0))
+        return found
 
     # -- what they name --------------------------------------------------------------------------
 

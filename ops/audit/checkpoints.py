@@ -12,7 +12,7 @@ from ops.audit.findings import Findings
 from ops.audit.index import LogIndex
 from ops.audit.marks import missing_pages
 from ops.audit.spans import holes
-from ops.facts.log import CheckpointRecord
+from ops.facts.log import CheckpointRecord, Cleared
 from schemas.keys import split_partition_id
 from schemas.records import Control, PlanState, Walk
 from schemas.routing import route
@@ -23,7 +23,8 @@ _PROVING = ("interval_complete", "caught_up", "gap")
 class SequenceJudge:
     """Checkpoints in the order of their partition: sequences rise, routing is right.
 
-    Keeps the last one of each partition id, which is its state.
+    Keeps the last one of each partition id, which is its state. Behind a tombstone, which says that
+    nothing is known of the partition id, its sequence begins again.
     """
 
     def __init__(self, partitions: int, findings: Findings) -> None:
@@ -31,7 +32,10 @@ class SequenceJudge:
         self.last: dict[str, CheckpointRecord] = {}
         self.number = 0
 
-    def see(self, record: CheckpointRecord) -> None:
+    def see(self, record: CheckpointRecord | Cleared) -> None:
+        if isinstance(record, Cleared):
+            self.last.pop(record.partition_id, None)
+            return
         self.number += 1
         owner = record.checkpoint.partition_id
         before = self.last.get(owner)

@@ -89,7 +89,10 @@ class LogWatcher:
             for number, found in ends.items()
         }
         for record in log.checkpoints(self._settings, unread):
-            self._last[record.checkpoint.partition_id] = record
+            if isinstance(record, log.Cleared):
+                self._last.pop(record.partition_id, None)
+            else:
+                self._last[record.checkpoint.partition_id] = record
         self._read_to = {number: found.stable_end for number, found in ends.items()}
 
     def _oldest_ms(self, ends: dict[int, Bounds]) -> dict[int, int]:

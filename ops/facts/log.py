@@ -56,6 +56,15 @@ class CheckpointRecord:
     checkpoint: SourceCheckpoint
 
 
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """A tombstone in the topic of checkpoints: nothing is known of this partition id any more."""
+
+    partition: int
+    offset: int
+    partition_id: str
+
+
 def connect(settings: Settings, timeout_s: float = _CONNECT_S) -> AdminClient:
     """A client of a broker that has answered. Raises KafkaUnreachable."""
     heard: list[str] = []
@@ -159,10 +168,13 @@ def records(
                 yield from reader.read(found.low, found.stable_end)
 
 
-def checkpoints(settings: Settings, bounds: dict[int, Bounds]) -> Iterator[CheckpointRecord]:
-    """Every source checkpoint that still stands in the log, in the order of each partition."""
+def checkpoints(
+    settings: Settings, bounds: dict[int, Bounds]
+) -> Iterator[CheckpointRecord | Cleared]:
+    """Source checkpoints and their tombstones as they stand in the log, partition by partition."""
     for record in records(settings, settings.checkpoints, bounds):
         if record.value is None:
+            yield Cleared(record.partition, record.offset, record.key)
             continue
         value = codec.decode(record.value)
         if isinstance(value, SourceCheckpoint):

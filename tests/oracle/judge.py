@@ -100,10 +100,13 @@ class Judge:
     def _checkpoints(self) -> dict[str, log.Raw]:
         last: dict[str, log.Raw] = {}
         for record in log.read(self.kafka, f"{self.prefix}checkpoints"):
+            if record.type is None:
+                last.pop(record.key, None)  # cleared: nothing is known, and it begins again
+                continue
             before = last.get(record.key)
             if before is not None:
                 assert record.value["sequence"] > before.value["sequence"], (
-                    f"{record.key}: checkpoint sequence does not rise at offset {record.offset}"
+                    f"{record.key}: the checkpoint does not rise: {before}, and then {record}"
                 )
             last[record.key] = record
         return last

@@ -24,6 +24,10 @@ from ingest.faults import Refused
 from ingest.producer import Floors, LogProducer
 from ingest.restore import Restored
 from ingest.restore_log import LogState
+from ops.audit.checkpoints import SequenceJudge
+from ops.audit.findings import Findings
+from ops.facts import log as facts
+from ops.facts.deployment import read_log
 from ops.topics import ensure_topics
 from schemas import codec
 from schemas.failpoints import none
@@ -255,6 +259,7 @@ def test_an_open_transaction_of_somebody_else_is_healed_around(settings: Setting
     assert found.heal
     assert {owner: next_page(state) for owner, state in found.states.items()} == {A: 2}
     assert found.ghosts == (B,), "it stands only in the transaction without a marker"
+    assert found.heads[A].sequence == 7, "what is written behind it has to rise"
     producer = LogProducer(settings, 0, none)
     producer.fence()
     transaction = committer.heal(0, now(), found.states, found.ghosts)
@@ -264,7 +269,21 @@ def test_an_open_transaction_of_somebody_else_is_healed_around(settings: Setting
     hanging.commit_transaction(10)  # the worst case: the lost transaction becomes visible
     after = restore(settings)
     assert {owner: next_page(state) for owner, state in after.states.items()} == {A: 2}
-    assert after.heads[A].sequence == 2 and not after.heal
+    assert after.heads[A].sequence == 8 and not after.heal
+    ends = facts.ends(facts.connect(settings), settings.checkpoints, 1)
+    read = [
+        (one.partition_id, None)
+        if isinstance(one, facts.Cleared)
+        else (one.checkpoint.partition_id, one.checkpoint.sequence)
+        for one in facts.checkpoints(settings, ends)
+    ]
+    assert read == [(A, 1), (A, 7), (B, 7), (A, 8), (B, None)]
+    findings = Findings()
+    judge = SequenceJudge(1, findings)
+    for one in facts.checkpoints(settings, ends):
+        judge.see(one)
+    assert findings.clean and judge.last.keys() == {A}
+    assert read_log(settings).checkpoints.keys() == {A}
 
 
 def test_an_unreadable_checkpoint_stops_with_what_to_do(settings: Settings) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ingest import restore
+from ingest.committer import Head
 from ingest.restore import Candidate, Verdict, judge
 from schemas.log.reader import LogRecord
 from schemas.records import Named, PlanState, SourceCheckpoint
@@ -68,6 +69,12 @@ def test_with_nothing_to_fall_back_to_it_begins_again_in_the_same_epoch() -> Non
     state, head = restore.fallen_back(checkpoint(9, Named(90, "k"), epoch=3), None)
     assert (state.plans, state.source_epoch) == ({}, 3)
     assert (head.sequence, head.named) == (9, None)
+
+
+def test_what_is_written_behind_an_undecided_checkpoint_rises() -> None:
+    heads = {"a/s": Head(sequence=4), "a/t": Head(sequence=9)}
+    risen = restore.risen(heads, {"a/s": 6, "a/t": 8, "a/ghost": 1})
+    assert {owner: head.sequence for owner, head in risen.items()} == {"a/s": 6, "a/t": 9}
 
 
 def test_the_highest_named_record_is_looked_at_first() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ops.audit.checkpoints import SequenceJudge
@@ -10,7 +11,7 @@ from ops.audit.facts import Position
 from ops.audit.findings import Findings
 from ops.audit.positions import judge_positions
 from ops.audit.sink import generation_stretches
-from ops.facts.log import CheckpointRecord
+from ops.facts.log import CheckpointRecord, Cleared
 from schemas.log.reader import Bounds
 from schemas.records import PlanState, SourceCheckpoint
 from tests.unit.ops.audit_world import DAYS, OWNER, world
@@ -32,6 +33,17 @@ def test_sequences_of_checkpoints_rise() -> None:
     assert _sequences(1, 2, 9).clean
     assert _sequences(1, 2, 2).counts == {"checkpoint_order": 1}
     assert _sequences(1, 3, 2).counts == {"checkpoint_order": 1}
+
+
+def test_behind_a_tombstone_a_sequence_begins_again() -> None:
+    findings = Findings()
+    judge = SequenceJudge(1, findings)
+    checkpoint = SourceCheckpoint(partition_id=OWNER, worker="w", sequence=4, written_at=1)
+    judge.see(CheckpointRecord(0, 0, checkpoint))
+    judge.see(Cleared(0, 1, OWNER))
+    assert not judge.last, "a cleared checkpoint claims nothing"
+    judge.see(CheckpointRecord(0, 2, msgspec.structs.replace(checkpoint, sequence=1)))
+    assert findings.clean and judge.number == 2
 
 
 def _position(next_offset: int, last: int | None = None, pipeline: str = "live") -> Position:
