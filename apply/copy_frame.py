@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 HEADER = b"PGCOPY\n\xff\r\n\0" + b"\0\0\0\0" + b"\0\0\0\0"
 TRAILER = b"\xff\xff"
-_CHUNK_ROWS = 500
+_CHUNK_ROWS = 200  # psycopg cuts what has more than 128 kB, into copies
 
 
 def chunks(forms: Iterable[bytes | bytearray]) -> Iterator[bytes]:

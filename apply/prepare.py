@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from apply.batch import Batch, Work
 from apply.copy_frame import chunks
@@ -39,9 +40,12 @@ def prepare(batch: Batch) -> None:
 def _prepared(works: Sequence[Work]) -> Prepared:
     compiled: CompiledMapping | None = works[0].compiled
     assert compiled is not None
-    folded = fold((row for work in works for row in work.mapped.rows), compiled)
-    copy = _joined(folded.winners, ((work.mapped.rows, work.forms) for work in works))
-    question = _joined(folded.winners, ((work.mapped.rows, work.questions) for work in works))
+    rows: list[Row] = []
+    for work in works:
+        rows += work.mapped.rows
+    folded = fold(rows, compiled)
+    copy = _joined(folded, [(work.mapped.rows, work.forms) for work in works])
+    question = _joined(folded, [(work.mapped.rows, work.questions) for work in works])
     if copy is not None or question is not None:
         for work in works:
             work.forms = work.questions = ()
@@ -61,11 +65,16 @@ def by_identity(pages: Iterable[tuple[Sequence[Row], Forms]]) -> dict[int, bytea
     }
 
 
-def _joined(
-    rows: Sequence[Row], pages: Iterable[tuple[Sequence[Row], Forms]]
-) -> list[bytes] | None:
-    known = by_identity(pages)
-    try:
-        return list(chunks(known[id(row)] for row in rows)) if rows else None
-    except KeyError:
+def _joined(folded: Folded, pages: Sequence[tuple[Sequence[Row], Forms]]) -> list[bytes] | None:
+    if not folded.winners or not any(forms for _, forms in pages):
         return None
+    found: list[bytearray | None]
+    if folded.places is not None and all(len(rows) == len(forms) for rows, forms in pages):
+        every = [form for _, forms in pages for form in forms]
+        found = [every[at] for at in folded.places]
+    else:
+        known = by_identity(pages)
+        found = [known.get(id(row)) for row in folded.winners]
+    if None in found:
+        return None
+    return list(chunks(cast(list[bytearray], found)))
