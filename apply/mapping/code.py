@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from apply.mapping.code_texts import TextCount
 from apply.mapping.shape import Form
 from schemas.definitions.paths import MISSING, Each, Root, Step, find
 
@@ -18,7 +19,8 @@ class Writer:
 
     `forms`: of the variables that hold, or are part of, an object with a form: the form of the whole
     record, and where in it the variable is. `once`: before the loop, for what all records share. `objects`: first in the loop, each object
-    on the way to a value once. `lines`: the rest of the loop's body.
+    on the way to a value once. `lines`: the rest of the loop's body. `texts`: what counts member names
+    and texts, if they are counted.
     """
 
     names: dict[str, Any] = field(default_factory=dict)
@@ -27,6 +29,7 @@ class Writer:
     objects: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     known: dict[tuple[Step, ...], str] = field(default_factory=dict)
+    texts: TextCount | None = None
 
     def line(self, text: str) -> None:
         self.lines.append(BODY + text)
@@ -44,6 +47,13 @@ class Writer:
         if form is None or not isinstance(last, str) or last not in form.members:
             return False
         return form.members[last].optional
+
+    def is_raw(self, root: Root, steps: tuple[Step, ...]) -> bool:
+        """Whether what the steps lead to is a member of a form that stays as JSON writes it."""
+        if not steps:
+            return False
+        form = self.form("r" if root is Root.RECORD else "e", steps[:-1])
+        return form is not None and steps[-1] in form.raw
 
     def form(self, start: str, steps: tuple[Step, ...]) -> Form | None:
         """The form of the object that the steps lead to from a variable; None: it is a dict."""
@@ -95,8 +105,11 @@ def _holder(writer: Writer, start: str, steps: tuple[Step, ...]) -> str:
         known = writer.known[place] = f"o{len(writer.known)}"
         nothing = f"NO_{of}" if form is None else writer.name("NO", form.nothing)
         expected = of if form is None else class_of(writer, form)
+        instead = f"{known} = {nothing}"
+        if writer.texts is not None and form is not None and start == "e":
+            instead = f"texts -= {len(form.members)} + ({known} is UNSET); {instead}"
         writer.objects.append(f"{BODY}{known} = {inner}")
-        writer.objects.append(f"{BODY}if {known}.__class__ is not {expected}: {known} = {nothing}")
+        writer.objects.append(f"{BODY}if {known}.__class__ is not {expected}: {instead}")
     return known
 
 

@@ -7,16 +7,18 @@ makes faults and tombstones.
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from apply.mapping.casts import ValueFault
+from apply.mapping.code_texts import NOTHING_COUNTED
 from apply.mapping.functions import entities, members_of
-from apply.mapping.generate import generate, whole_values
-from apply.mapping.interpret import interpret, missing, seen
+from apply.mapping.generate import generate
+from apply.mapping.interpret import Seen, interpret, missing, seen
 from apply.mapping.outside import UNUSED, Make, Outside
-from apply.mapping.raw import Decode, read_page, read_plain
+from apply.mapping.raw import Decode, names_once, read_page, read_plain, read_unchecked
+from apply.mapping.reads import raw_numbers, whole_values
 from apply.mapping.rules import (
     Rules,
     compile_child,
@@ -25,14 +27,16 @@ from apply.mapping.rules import (
     table_columns,
 )
 from apply.mapping.shape import Form, Learner
-from apply.mapping.types import CompiledMapping, Mapped, Place
+from apply.mapping.types import Children, CompiledMapping, Mapped, Place, Row
 from apply.outcomes import PENDING, Outcome
 from schemas.definitions.mapping import MappingSpec
 from schemas.definitions.paths import MISSING
 from schemas.records import Observation
 
 _PLANS = ("interval", "keyset", "cursor", "snapshot")
-MapOrdinary = Callable[..., None]
+MapOrdinary = Callable[..., int]
+TRUST = 20
+"""So many pages one after the other may hold other quotes (escaped ones, say), until none is counted."""
 
 
 def compile_mapping(
@@ -62,21 +66,69 @@ def compile_mapping(
     return CompiledMapping(spec, version_id, columns, positions, mapper.map_page, children)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Shaped:
-    """The code for pages whose records have a form, and what decodes them."""
+    """The code for pages whose records have a form, and what decodes them.
+
+    `trust`: how much it is worth to count their quotes.
+    """
 
     map_ordinary: MapOrdinary
     decode: Decode
+    trust: int = TRUST
+
+    def has_quotes(self, joined: bytes, texts: int) -> bool:
+        """Whether these bytes have the quotes of so many names and texts, and no others."""
+        if texts == NOTHING_COUNTED or not self.trust:
+            return False
+        has = joined.count(b'"') == 2 * texts
+        self.trust = TRUST if has else self.trust - 1
+        return has
+
+
+@dataclass(slots=True)
+class CountedPage:
+    """What generated code makes of a page: rows, positions it leaves to the plain mapper, and others."""
+
+    rows: list[Row] = field(default_factory=list)
+    odd: Sequence[int] = ()
+    ignored: Sequence[int] = ()
+    children: dict[int, Children] = field(default_factory=dict)
+
+    def run(
+        self,
+        map_ordinary: MapOrdinary,
+        values: Sequence[object],
+        records: Sequence[bytes],
+        made: Sequence[object],
+        context: Seen,
+    ) -> int:
+        """Once. What the code returns."""
+        odd: list[int] = []
+        ignored: list[int] = []
+        self.odd, self.ignored = odd, ignored
+        try:
+            return map_ordinary(
+                values, records, made, context,
+                self.rows.append, odd.append, ignored.append, self.children.__setitem__,
+            )  # fmt: skip
+        except ValueFault:
+            # What all records share is odd, and no record was looked at.
+            self.odd = range(len(records))
+            return NOTHING_COUNTED
 
 
 @dataclass(slots=True)
 class _Plan:
-    """What is compiled for the records of one plan; `shaped` once their shape is known."""
+    """What is compiled for the records of one plan; `shaped` once their shape is known.
+
+    `exact`: whether fractions of shaped records have to be.
+    """
 
     rules: Rules
     map_ordinary: MapOrdinary
     learner: Learner
+    exact: bool
     shaped: _Shaped | None = None
 
 
@@ -94,8 +146,11 @@ class _Mapper:
         found = self.plans.get(plan)
         if found is None:
             rules = resolve(self.spec, plan, self.outside)
-            learner = Learner(whole_values(rules))
-            found = self.plans[plan] = _Plan(rules, _compiled(self.spec, rules), learner)
+            numbers, columns = raw_numbers(rules)
+            learner = Learner(whole_values(rules), numbers)
+            exact = needs_exact_numbers(self.spec, columns)
+            found = _Plan(rules, _compiled(self.spec, rules), learner, exact)
+            self.plans[plan] = found
         return found
 
     def map_page(self, observation: Observation, place: Place) -> Mapped:
@@ -107,41 +162,43 @@ class _Mapper:
         made: list[object] = []
         if self.make is not None:
             made = entities(mapped, observation, place.tenant, self.make, self.members)
-        odd: list[int] = []
-        ignored: list[int] = []
-        map_ordinary, values = self._read(plan, records)
-        try:
-            map_ordinary(
-                values, records, made, context,
-                mapped.rows.append, odd.append, ignored.append, mapped.children.__setitem__,
-            )  # fmt: skip
-        except ValueFault:
-            # What all records share is odd, and no record was looked at.
-            odd = list(range(len(records)))
-        for at in ignored:
+        found = self._by_shape(plan, records, context)
+        if found is None:
+            found = CountedPage()
+            found.run(plan.map_ordinary, self._read(plan, records), records, made, context)
+        mapped.rows, mapped.children = found.rows, found.children
+        for at in found.ignored:
             mapped.outcomes[at] = Outcome.IGNORED
-        for at in odd:
+        for at in found.odd:
             if mapped.outcomes[at] == PENDING:
                 interpret(mapped, at, records[at], context, made[at] if made else MISSING)
         return mapped
 
-    def _read(self, plan: _Plan, records: list[bytes]) -> tuple[MapOrdinary, list[object]]:
-        """The records' values, and the code for values of their kind."""
+    def _by_shape(self, plan: _Plan, records: list[bytes], context: Seen) -> CountedPage | None:
+        """What the code for the records' shape makes of them; None if they do not have it."""
         shaped = plan.shaped
-        if shaped is not None and all(records):  # a hole says nothing about the shape
-            values = read_page(records, exact=self.exact, decode=shaped.decode)
-            if not plan.learner.keeps(hit=values is not None):
-                plan.shaped = None
-            if values is not None:
-                return shaped.map_ordinary, values
+        if shaped is None or not all(records):  # a hole says nothing about the shape
+            return None
+        found, read = CountedPage(), read_unchecked(records, shaped.decode)
+        if read is not None:
+            values, joined = read
+            texts = found.run(shaped.map_ordinary, values, records, [], context)
+            if not (shaped.has_quotes(joined, texts) or names_once(values, joined)):
+                read = None
+        if not plan.learner.keeps(hit=read is not None):
+            plan.shaped = None
+        return None if read is None else found
+
+    def _read(self, plan: _Plan, records: list[bytes]) -> list[object]:
+        """The values of records that have no known shape, which may be learnt from them."""
         values = read_page(records, exact=self.exact)
         if values is None:
-            return plan.map_ordinary, [read_plain(raw, exact=self.exact) for raw in records]
+            return [read_plain(raw, exact=self.exact) for raw in records]
         form = plan.learner.see(values)
         if form is not None:
             code = _compiled(self.spec, plan.rules, form)
-            plan.shaped = _Shaped(code, form.decoder(exact=self.exact))
-        return plan.map_ordinary, values
+            plan.shaped = _Shaped(code, form.decoder(exact=plan.exact))
+        return values
 
 
 def _compiled(spec: MappingSpec, rules: Rules, form: Form | None = None) -> MapOrdinary:

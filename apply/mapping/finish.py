@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from apply.mapping.casts import Cast, ValueFault, array_of, cast_for
+from apply.mapping.casts import Cast, ValueFault, array_of, cast_for, is_iso
 from apply.mapping.outside import Outside
 from apply.outcomes import Reason
 from schemas.definitions.column_types import NUMBERS, TEXTS, TIMES, ColumnType
 from schemas.definitions.mapping import Bound, ColumnSpec, Constant, Personal, Unknown
+from schemas.definitions.times import RFC3339
 
 _LISTED_VALUES = 10
 _LONGEST_CHARACTER = 6  # a control character in JSON, in bytes
@@ -29,7 +30,8 @@ class Finish:
 
     `texts`: what each allowed text is stored as, where nothing but these texts is allowed; None
     where there is more to it than a look into this map. `low` and `high`: the declared bounds.
-    `sure`: a text of more characters needs the cast; None: no length alone does.
+    `sure`: a text of more characters needs the cast; None: no length alone does. `iso`: times mostly
+    written like `2024-03-01T08:12:31Z`.
     """
 
     cast: Cast
@@ -38,6 +40,7 @@ class Finish:
     low: Any = None
     high: Any = None
     sure: int | None = None
+    iso: bool = False
 
 
 def as_key(finish: Finish, most: int) -> Finish:
@@ -97,7 +100,8 @@ def finish_for(spec: ColumnSpec, outside: Outside) -> Finish:
         cast, texts = _bounded(spec, cast, low, high, sized), None
     if spec.personal is Personal.HASH:
         cast, plain, texts = _with_hash(spec, cast, hasher_of(spec, outside)), False, None
-    return Finish(cast, plain, texts, low, high)
+    iso = spec.type.name == "timestamptz" and is_iso(spec.from_ or RFC3339)
+    return Finish(cast, plain, texts, low, high, iso=iso)
 
 
 def hasher_of(spec: ColumnSpec, outside: Outside) -> Callable[[str], str]:

@@ -6,30 +6,27 @@ its position in `odd`. So it may be incomplete, but never disagree: that is what
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from decimal import Decimal
-from itertools import takewhile
+from datetime import datetime
 from typing import Any
 from zlib import adler32, crc32
 
-from apply.mapping.casts import ValueFault, as_text
+from apply.mapping.casts import EPOCH_2000, ISO_LENGTHS, ValueFault
 from apply.mapping.code import BODY, Writer, class_of, fetch, finder
-from apply.mapping.code_predicates import minds_null, predicate_code
-from apply.mapping.rules import ChildRules, Rule, Rules
+from apply.mapping.code_columns import column_code, count_the_rest
+from apply.mapping.code_predicates import predicate_code
+from apply.mapping.code_texts import NOTHING_COUNTED, TextCount, texts_in
+from apply.mapping.numerics import pair
+from apply.mapping.rules import ChildRules, Rules
 from apply.mapping.shape import UNSET, Form
 from apply.outcomes import Reason
-from schemas.definitions.mapping import Alternative
-from schemas.definitions.paths import EACH, Path, Root, Step
+from schemas.definitions.paths import EACH, Root
 
-_RANGES = {
-    "smallint": (-(2**15), 2**15 - 1),
-    "integer": (-(2**31), 2**31 - 1),
-    "bigint": (-(2**63), 2**63 - 1),
-}
 _HASH = "(crc32(raw) << 32 | adler32(raw)) - 9223372036854775808"  # `raw.content_hash`
-_NOWHERE = "\0"
-_CHECKSUMS = {"crc32": crc32, "adler32": adler32}
+_GIVEN = {
+    "crc32": crc32, "adler32": adler32, "ISO_LENGTHS": ISO_LENGTHS, "EPOCH_2000": EPOCH_2000,
+    "from_iso": datetime.fromisoformat, "from_hex": bytes.fromhex,
+    "pair": pair,
+}  # fmt: skip
 
 
 class Odd(ValueFault):
@@ -39,50 +36,22 @@ class Odd(ValueFault):
         super().__init__(Reason.WRONG_TYPE, "is not ordinary")
 
 
-def whole_values(rules: Rules) -> frozenset[tuple[str, ...]] | None:
-    """Values that the code needs as they are, for the shape of the records; None: no shape will do.
-
-    A predicate that tells null from missing looks for itself, and so does a function.
-    """
-    if rules.made or rules.entity is None:
-        return None
-    entity, found = rules.entity.steps, [rules.entity.steps]
-    predicates = [one for one in (rules.where, rules.deleted) if one is not None]
-    for line in (line for one in predicates for lines in one.any_of for line in lines):
-        if any(map(minds_null, line.tests)) or line.path.root is Root.OBSERVATION:
-            return None
-        found.append(_from_record(line.path, entity))
-    every = [*rules.keys, *rules.columns, *([rules.revision] if rules.revision else [])]
-    found += [_from_record(one.path, entity) for rule in every for one in rule.paths]
-    for child in rules.children:
-        if child.path is not None:
-            found.append(_from_record(child.path, entity))
-        inner = [one.path for rule in (*child.keys, *child.columns) for one in rule.paths]
-        found += [path.steps for path in inner if path.root is Root.RECORD]
-    names = {tuple(takewhile(lambda step: isinstance(step, str), steps)) for steps in found[1:]}
-    if () in names:
-        return None
-    return frozenset(names)  # type: ignore[arg-type]
-
-
-def _from_record(path: Path, entity: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Where in the record; an observation's path leads nowhere there."""
-    if path.root is Root.OBSERVATION:
-        return (_NOWHERE,)
-    return (*entity, *path.steps) if path.root is Root.ENTITY else path.steps
-
-
 def generate(rules: Rules, form: Form | None = None) -> tuple[str, dict[str, Any]]:
     """The source of `map_ordinary` and the names it needs. `form`: of the records, if they have one.
 
     `map_ordinary(values, raws, made, context, row, odd, ignored, family)`: `values` are decoded
     records or ODD; `made`: what a function made of each; `row` is called with rows, `odd` and
     `ignored` with positions in the part, `family` with the index of a row that has children, and
-    these. It raises ValueFault, before it calls anything, if what all records share is odd itself.
+    these. It returns how many member names and texts it found, or NOTHING_COUNTED, see `code_texts`.
+    It raises ValueFault, before it calls anything, if what all records share is odd itself.
     """
-    writer = Writer({"Odd": Odd, "NO_dict": {}, "NO_list": (), "UNSET": UNSET, **_CHECKSUMS})
+    writer = Writer(
+        {"Odd": Odd, "texts_in": texts_in, "NO_dict": {}, "NO_list": (), "UNSET": UNSET, **_GIVEN}
+    )
     if form is not None and rules.entity is not None:
         writer.forms = {"r": (form, ()), "e": (form, rules.entity.steps)}
+        if not rules.entity.steps:
+            writer.texts = TextCount(form)
     if rules.made:
         writer.objects.append(f"{BODY}if e.__class__ is not dict: raise Odd")
     elif rules.entity is None:
@@ -99,7 +68,8 @@ def generate(rules: Rules, form: Form | None = None) -> tuple[str, dict[str, Any
     if rules.deleted is not None:
         writer.line(f"if {predicate_code(writer, rules.deleted)}: raise Odd")
     every = [*rules.keys, *rules.columns, *([rules.revision] if rules.revision else [])]
-    columns = [f"{_column(writer, rule)}, " for rule in every]
+    columns = [f"{column_code(writer, rule)}, " for rule in every]
+    count_the_rest(writer)
     family = _family(writer, rules, "".join(columns[: len(rules.keys)]))
     row = (
         f"({''.join(columns)}None, source_epoch, generation, partition_id, offset, first_index + at, "
@@ -114,13 +84,16 @@ def generate(rules: Rules, form: Form | None = None) -> tuple[str, dict[str, Any
         else "    for r, raw in zip(values, raws):",
         "        at += 1",
         "        try:",
+        *([f"{BODY}texts = {writer.texts.each}"] if writer.texts is not None else []),
         *([] if form is not None else [BODY + "if r.__class__ is not dict: raise Odd"]),
         *writer.objects,
         *writer.lines,
         f"{BODY}row({row})",
         *family,
+        *([f"{BODY}every += texts"] if writer.texts is not None else []),
         "        except Exception:",
         BODY + "odd(at)",
+        f"    return {'every' if writer.texts is not None else NOTHING_COUNTED}",
     ]
     return "\n".join(source), writer.names
 
@@ -134,6 +107,7 @@ _HEAD = (
     "    observed_at = context.observed_at",
     "    began = context.began",
     "    at = -1",
+    "    every = 0",
 )
 
 
@@ -167,7 +141,7 @@ def _child(outer: Writer, child: ChildRules) -> list[str]:
     # an element is no part of a form, whatever the record is
     writer = Writer(outer.names, {k: v for k, v in outer.forms.items() if k == "r"})
     own, others = (
-        "".join(f"{_column(writer, rule)}, " for rule in rules)
+        "".join(f"{column_code(writer, rule)}, " for rule in rules)
         for rules in (child.keys, child.columns)
     )
     row = f"*key, {own}{others}at, " if own else f"*key, at, {others}"
@@ -195,97 +169,3 @@ def _child(outer: Writer, child: ChildRules) -> list[str]:
             "        if len({row[:last] for row in rows}) < len(rows): raise Odd",
         ]
     return [*lines, "    return rows"]
-
-
-def _column(writer: Writer, rule: Rule) -> str:
-    """Lines that leave the stored value in a variable; what names it."""
-    default = rule.constant if rule.default is None else rule.default
-    if not rule.paths:
-        if default is None and rule.required:
-            writer.line("raise Odd")
-        return "None" if default is None else writer.name("K", default)
-    name = f"c{len(writer.names)}_{len(writer.lines)}"
-    body: list[str] = []
-    for depth, one in enumerate(rule.paths):
-        indent = "    " * depth
-        if depth:
-            body.append(f"{'    ' * (depth - 1)}if {name} is None:")
-        body += [indent + line for line in _alternative(writer, rule, one, name)]
-    if default is not None:
-        body.append(f"if {name} is None: {name} = {writer.name('K', default)}")
-    elif rule.required:
-        body.append(f"if {name} is None: raise Odd")
-    if all(one.path.root is Root.OBSERVATION for one in rule.paths):
-        writer.once += ["    " + line for line in body]
-    else:
-        writer.lines += [BODY + line for line in body]
-    return name
-
-
-def _alternative(writer: Writer, rule: Rule, one: Alternative, name: str) -> list[str]:
-    if one.path.root is Root.OBSERVATION:
-        lines = [f"{name} = observed[{str(one.path.steps[0])!r}]"]
-    else:
-        lines = [f"{name} = {fetch(writer, one.path.root, one.path.steps)}"]
-        if writer.may_be_unset(one.path.root, one.path.steps):
-            lines.append(f"if {name} is UNSET: {name} = None")
-    if one.pattern is not None or one.prefix is not None:
-        taken = writer.name("take", _taker(one.pattern, one.prefix or ""))
-        lines.append(f"if {name} is not None: {name} = {taken}({name})")
-    return lines + _finish(writer, rule, name)
-
-
-def _taker(pattern: str | None, prefix: str) -> Callable[[object], str]:
-    if pattern is None:
-        return lambda value: prefix + as_text(value)
-    search = re.compile(pattern).search
-
-    def taken(value: object) -> str:
-        found = search(as_text(value))
-        if found is None or found[1] is None:
-            raise ValueFault(Reason.NO_MATCH, "does not match")
-        return prefix + found[1]
-
-    return taken
-
-
-def _finish(writer: Writer, rule: Rule, name: str) -> list[str]:
-    """From the raw value to the stored one. A text of these records holds no U+0000."""
-    general = f"{writer.name('f', rule.finish.cast)}({name})"
-    if rule.finish.texts is not None:
-        values = writer.name("V", rule.finish.texts)
-        found = f"{values}.get({name}) if {name}.__class__ is str else None"
-        return [f"if {name} is not None: {name} = ({found}) or {general}"]
-    stays = _stays(writer, rule, name) if rule.finish.plain else None
-    if stays is None:
-        return [f"if {name} is not None: {name} = {general}"]
-    return [f"if not ({stays}) and {name} is not None: {name} = {general}"]
-
-
-def _stays(writer: Writer, rule: Rule, name: str) -> str | None:
-    """A condition under which a value is stored as it is; None if there is no cheap one."""
-    low, high = rule.finish.low, rule.finish.high
-    if rule.type.array:
-        if rule.type.name != "text" or low is not None or high is not None:
-            return None
-        texts = writer.name("TEXTS", frozenset((str,)))
-        return f"{name}.__class__ is list and {texts}.issuperset(map(type, {name}))"
-    if rule.type.name == "boolean":
-        return f"{name} is True or {name} is False"
-    if rule.type.name in _RANGES:
-        least, most = _RANGES[rule.type.name]
-        if isinstance(low, Decimal) or isinstance(high, Decimal):
-            return None
-        least = least if low is None else max(least, low)
-        most = most if high is None else min(most, high)
-        return f"{name}.__class__ is int and {least} <= {name} <= {most}"
-    if rule.type.name in ("text", "varchar", "char"):
-        limits = [rule.type.arguments[0]] if rule.type.arguments else []
-        limits += [] if high is None else [high]
-        limits += [] if rule.finish.sure is None else [rule.finish.sure]
-        parts = [f"{name}.__class__ is str"]
-        parts += [f"len({name}) <= {min(limits)}"] if limits else []
-        parts += [] if low is None else [f"len({name}) >= {low}"]
-        parts += [f"{name}[-1:] != ' '"] if rule.type.name == "char" else []
-        return " and ".join(parts)
-    return None

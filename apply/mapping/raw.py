@@ -47,23 +47,38 @@ def read_record(raw: bytes) -> object:
     return value
 
 
-def read_page(
-    records: Sequence[bytes], *, exact: bool, decode: Decode | None = None
-) -> list[object] | None:
+def read_page(records: Sequence[bytes], *, exact: bool) -> list[object] | None:
     """All records of a page at once; None if any of them needs a closer look.
 
     Then each is to be read by itself (`read_plain`). `exact` False reads fractions as floats, for
-    mappings that use none. `decode`: reads a record instead, of a class that encodes to the same.
+    mappings that use none.
     """
-    decode = decode or (_exact if exact else _quick)
+    found = read_unchecked(records, _exact if exact else _quick)
+    return found[0] if found is not None and names_once(*found) else None
+
+
+def read_unchecked(records: Sequence[bytes], decode: Decode) -> tuple[list[object], bytes] | None:
+    """The same by `decode`, and all the bytes; whether every member is named once is left to
+    `names_once`, or to whoever knows better."""
     try:
         values = list(map(decode, records))
-        joined = b",".join(records)
-        if b"\\" in joined and (b"\\u0000" in joined or _escaped_colon(joined)):
-            return None
-        return values if joined.count(b":") == _colons(values) else None
     except _FAULTS:
         return None
+    joined = b",".join(records)
+    return None if b"\\" in joined and b"\\u0000" in joined else (values, joined)
+
+
+def names_once(values: Sequence[object], joined: bytes) -> bool:
+    """Whether surely no member is named twice in the records that these values were read from.
+
+    Objects may be of any class that encodes to what was read.
+    """
+    if _escaped_colon(joined):
+        return False
+    try:
+        return joined.count(b":") == _colons(values)
+    except _FAULTS:
+        return False
 
 
 def read_plain(raw: bytes, *, exact: bool) -> object:
@@ -90,7 +105,7 @@ def _colons(value: object) -> int:
 
 def _escaped_colon(raw: bytes) -> bool:
     """Whether counting cannot be trusted, because a colon may be written as an escape."""
-    return b"\\u003a" in raw or b"\\u003A" in raw
+    return b"\\" in raw and (b"\\u003a" in raw or b"\\u003A" in raw)
 
 
 def _named_twice(raw: bytes) -> bool:

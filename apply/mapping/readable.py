@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from apply.mapping import numerics, text_arrays
 from apply.mapping.types import CompiledMapping, Key, Row
 from schemas.definitions.column_types import ColumnType
 
@@ -17,7 +18,7 @@ _EPOCH_DAY = date(2000, 1, 1).toordinal()
 
 
 def readable(of: ColumnType, value: Any) -> Any:
-    """One value, JSON-ready: numeric and times as text, jsonb as it is (its fractions as floats)."""
+    """One value, JSON-ready: numeric and times as text, without exponents, jsonb as it is (its fractions as floats)."""
     if value is None:
         return None
     if isinstance(value, list):
@@ -28,6 +29,10 @@ def readable(of: ColumnType, value: Any) -> Any:
         return date.fromordinal(value + _EPOCH_DAY).isoformat()
     if of.name == "uuid":
         return str(UUID(bytes=value))
+    if of.name == "numeric" and isinstance(value, bytes):
+        return f"{numerics.unpack(value):f}"
+    if of.array:
+        return text_arrays.unpack(value)
     if of.name == "jsonb":
         return msgspec.json.decode(value[1:])
     return _plain(value)

@@ -7,11 +7,14 @@ declared values, bounds, hash. Absent on purpose: pages, rows and outcomes.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from apply.mapping.casts import ValueFault, as_text, cast_for
+from apply.mapping import text_arrays
+from apply.mapping.casts import ValueFault, as_text, cast_for, is_iso
 from apply.mapping.finish import Finish, as_key, constant_of, finish_for, hasher_of
+from apply.mapping.numerics import Plain, pack_decimal, plain
 from apply.mapping.outside import UNUSED, Outside
 from apply.mapping.types import CHILD_SYSTEM_COLUMNS, SYSTEM_COLUMNS, Column, CompiledChild
 from apply.outcomes import Reason
@@ -30,6 +33,7 @@ from schemas.definitions.mapping import (
 from schemas.definitions.paths import Path
 from schemas.definitions.predicates import Predicate, Test
 from schemas.definitions.read_mapping import TENANT
+from schemas.definitions.times import RFC3339
 
 KEY_BYTES = 2_000
 """What the values of a key may take as JSON, all in all: an entry of an index takes 2,704 bytes."""
@@ -49,7 +53,10 @@ _INEXACT = (
 class Rule:
     """How one column is read from the records of one plan.
 
-    `finish`: from a value that is not null (after the pattern) to what is stored. `constant` is stored where there is no path, `default` where no value is found.
+    `finish`: from a value that is not null (after the pattern) to what is stored. `constant` is stored
+    where there is no path, `default` where no value is found. `number`: does all that `finish` does
+    with a plain number, from the text of it. `known`: what lists of
+    texts are stored as, of those that were seen.
     """
 
     name: str
@@ -60,6 +67,8 @@ class Rule:
     default: Any = None
     required: bool = False
     shown: bool = False
+    number: Plain | None = None
+    known: text_arrays.Known | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +111,7 @@ def resolve(spec: MappingSpec, plan: str, outside: Outside = UNUSED) -> Rules:
         keys=tuple(
             _short(_column(spec.columns[name], plan, outside, key=True), spec) for name in spec.key
         ),
-        columns=tuple(_column(column, plan, outside, key=False) for column in others),
+        columns=tuple(_packed(_column(column, plan, outside, key=False)) for column in others),
         revision=_revision(spec.revision, plan),
         entity=spec.entity.of(plan),
         where=spec.where,
@@ -118,6 +127,39 @@ def _short(rule: Rule, spec: MappingSpec) -> Rule:
     if not _may_be_long(rule.type) or rule.constant is not None:
         return rule
     return replace(rule, finish=as_key(rule.finish, KEY_BYTES // max(1, len(long))))
+
+
+def _is_packed(of: ColumnType) -> bool:
+    """Whether rows hold values of this type, unless they are keys, in the binary form of Postgres."""
+    return of.name == ("text" if of.array else "numeric") and of.array != bool(of.arguments)
+
+
+def _packed(rule: Rule) -> Rule:
+    """The same with values in the binary form of Postgres, if its type has them in that form."""
+    if not _is_packed(rule.type):
+        return rule
+    if rule.type.array:
+        known: text_arrays.Known = {}
+        cast_list = text_arrays.remembering(rule.finish.cast, known)
+        return replace(rule, finish=replace(rule.finish, cast=cast_list, plain=False), known=known)
+    finish, pack = rule.finish, pack_decimal(rule.type)
+
+    def cast(value: object) -> Any:
+        number = finish.cast(value)
+        return None if number is None else pack(number)
+
+    def kept(value: Any) -> Any:
+        return None if value is None else pack(value)
+
+    texts = finish.texts and {text: kept(value) for text, value in finish.texts.items()}
+    simple = finish.plain and finish.low is None and finish.high is None
+    return replace(
+        rule,
+        finish=replace(finish, cast=cast, texts=texts),
+        constant=kept(rule.constant),
+        default=kept(rule.default),
+        number=plain(rule.type) if simple else None,
+    )
 
 
 def _may_be_long(of: ColumnType) -> bool:
@@ -138,7 +180,8 @@ def _child(spec: ChildSpec, plan: str, outside: Outside) -> ChildRules:
 def table_columns(spec: MappingSpec) -> tuple[Column, ...]:
     """The target table's columns: keys, others, source_revision, the system's."""
     others = [name for name in spec.columns if name not in spec.key]
-    columns = [_as_column(name, spec.columns[name].type) for name in (*spec.key, *others)]
+    columns = [_as_column(name, spec.columns[name].type) for name in spec.key]
+    columns += [_as_stored(name, spec.columns[name].type) for name in others]
     if spec.revision.kind is not RevisionKind.NONE:
         if spec.revision.type is None:
             raise ValueError(f"the revision of {spec.name} has no type")
@@ -160,6 +203,10 @@ def compile_child(spec: MappingSpec, child: ChildSpec) -> CompiledChild:
     columns.insert(0 if by_position else len(columns), position)
     keys = len(parents) + len(child.key)
     return CompiledChild(child, (*parents, *columns, *CHILD_SYSTEM_COLUMNS), len(parents), keys)
+
+
+def _as_stored(name: str, of: ColumnType) -> Column:
+    return Column(name, of.sql, "bytea") if _is_packed(of) else _as_column(name, of)
 
 
 def _as_column(name: str, of: ColumnType) -> Column:
@@ -189,7 +236,11 @@ def _revision(spec: RevisionSpec, plan: str) -> Rule | None:
         name="source_revision",
         type=spec.type,
         paths=() if path is None else (Alternative(path, spec.pattern),),
-        finish=Finish(cast_for(spec.type, spec.from_, spec.zone), plain=True),
+        finish=Finish(
+            cast_for(spec.type, spec.from_, spec.zone),
+            plain=True,
+            iso=spec.type.name == "timestamptz" and is_iso(spec.from_ or RFC3339),
+        ),
         required=True,
     )
 
@@ -216,10 +267,13 @@ def _column(spec: ColumnSpec, plan: str, outside: Outside, *, key: bool) -> Rule
     )
 
 
-def needs_exact_numbers(spec: MappingSpec) -> bool:
-    """Whether any rule looks at fractions; else records are read faster, with floats."""
+def needs_exact_numbers(spec: MappingSpec, apart: Collection[str] = ()) -> bool:
+    """Whether any rule looks at fractions; else records are read faster, with floats.
+
+    `apart`: columns that read them otherwise.
+    """
     born = [column for child in spec.children.values() for column in child.columns.values()]
-    every = [*spec.columns.values(), *born]
+    every = [one for name, one in spec.columns.items() if name not in apart] + born
     types = [column.type for column in every]
     formats = [column.from_ for column in every]
     if spec.revision.type is not None:

@@ -138,19 +138,28 @@ def widen(old: Shape, new: Shape) -> Shape:
 class Form:
     """A class for the objects of a shape: how its values decode, and how code reads them."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(
+        self, shape: Shape, numbers: Collection[Name] = frozenset(), at: Name = ()
+    ) -> None:
+        """`numbers`: members, by their names from the record down, that stay as JSON writes them."""
         self.members = shape.members
         self.inner = {
-            name: Form(member.inner)
+            name: Form(member.inner, numbers, (*at, name))
             for name, member in shape.members.items()
             if member.inner is not None
         }
         self._fields = {name: f"m{at}" for at, name in enumerate(shape.members)}
+        self.raw = frozenset(
+            name for name in shape.members if (*at, name) in numbers and name not in self.inner
+        )
+        """Members that are read as `msgspec.Raw`."""
         fields: list[Any] = []
         for name, member in shape.members.items():
             form = self.inner.get(name)
             of: Any = object if form is None else form.type | None
-            if member.optional and form is not None:
+            if name in self.raw:
+                of = msgspec.Raw
+            if member.optional and of is not object:
                 of = of | msgspec.UnsetType
             field = self._fields[name]
             fields.append((field, of, UNSET) if member.optional else (field, of))
@@ -184,9 +193,12 @@ class Learner:
     Two threads may use it: they only ever replace what it knows.
     """
 
-    def __init__(self, whole: frozenset[Name] | None) -> None:
-        """`whole`: as `learn` takes it; None: these records are never read by a shape."""
-        self._whole = whole
+    def __init__(
+        self, whole: frozenset[Name] | None, numbers: Collection[Name] = frozenset()
+    ) -> None:
+        """`whole`: as `learn` takes it; None: these records are never read by a shape. `numbers`: as
+        a form takes it."""
+        self._whole, self._numbers = whole, numbers
         self._shape: Shape | None = None
         self._widened = self._missed = 0
 
@@ -202,7 +214,7 @@ class Learner:
         if shape == self._shape or _size(shape) > _MEMBERS_MAX:
             return None
         self._shape = shape
-        return Form(shape)
+        return Form(shape, self._numbers)
 
     def keeps(self, *, hit: bool) -> bool:
         """Whether the form still pays, after one more page that had it or not."""

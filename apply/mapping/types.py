@@ -32,7 +32,9 @@ class Column:
     `pg_type` is the type as DDL writes it. `copy_type` is the type whose binary form its values in
     rows have, for `Copy.set_types`: Postgres reads only the bytes, and these are cheaper to make.
     A timestamptz is an int8 (microseconds since 2000), a date an int4 (days since 2000), a uuid
-    16 bytes, jsonb bytes (version 1 and the text); see `readable` for plain values.
+    16 bytes, jsonb bytes (version 1 and the text), a numeric(p,s) and a text[] are
+    bytes (see `numerics`, `text_arrays`) unless part of a key or of a child's row; see `readable` for
+    plain values.
     """
 
     name: str

@@ -23,6 +23,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from apply.mapping import numerics, text_arrays
 from apply.mapping.compile import compile_mapping
 from ops.stack import Addresses
 from tests.acceptance.foreign import installed, run_installer
@@ -129,6 +130,8 @@ def _plain_rows(count: int) -> Iterator[dict[str, Any]]:
     for row in mapped(compiled, count):
         plain = dict(zip(names, row, strict=False))
         plain["reference"] = str(UUID(bytes=plain["reference"]))
+        plain["total"] = numerics.unpack(plain["total"])
+        plain["labels"] = text_arrays.unpack(plain["labels"])
         for name in _TIMES:
             plain[name] = _EPOCH + timedelta(microseconds=plain[name])
         yield plain

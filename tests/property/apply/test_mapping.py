@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -20,7 +20,14 @@ from apply.mapping import shape
 from apply.mapping.compile import compile_mapping
 from apply.mapping.interpret import interpret_page, seen
 from apply.mapping.outside import Make
-from apply.mapping.raw import ODD, Unreadable, read_page, read_plain, read_record
+from apply.mapping.raw import (
+    ODD,
+    Decode,
+    Unreadable,
+    read_plain,
+    read_record,
+    read_unchecked,
+)
 from apply.mapping.rules import resolve
 from apply.mapping.types import INDEX, Mapped, Place
 from apply.outcomes import counts
@@ -97,16 +104,18 @@ def _by_shape(seed: int) -> int:
             context = seen(resolve(of, one.plan), one, _PLACE, 6)
             with pytest.MonkeyPatch.context() as patched:
                 patched.setattr(shape, "LEAST_RECORDS", 1)
-                patched.setattr(compiler, "read_page", partial(_noting, decoded))
+                patched.setattr(compiler, "read_unchecked", partial(_noting, decoded))
                 assert _said(compiled.map_page(one, _PLACE)) == _said(interpret_page(one, context))
             by_shape += sum(isinstance(value, msgspec.Struct) for value in decoded)
             decoded.clear()
     return by_shape
 
 
-def _noting(decoded: list[object], *given: Any, **named: Any) -> list[object] | None:
-    found = read_page(*given, **named)
-    decoded += found or ()
+def _noting(
+    decoded: list[object], records: Sequence[bytes], decode: Decode
+) -> tuple[list[object], bytes] | None:
+    found = read_unchecked(records, decode)
+    decoded += () if found is None else found[0]
     return found
 
 

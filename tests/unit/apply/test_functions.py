@@ -17,6 +17,7 @@ import pytest
 
 from apply.functions.outside import Surroundings
 from apply.functions.process import FunctionUnavailable
+from apply.mapping import numerics
 from apply.mapping.compile import compile_mapping
 from apply.mapping.types import Mapped, Place
 from apply.outcomes import Outcome, Reason
@@ -197,7 +198,7 @@ def test_it_sees_no_secret_of_the_worker(
 @pytest.mark.parametrize(
     ("of", "type_", "stored"),
     [
-        ("decimal", "numeric(6,3)", Decimal("12.340")),
+        ("decimal", "numeric(6,3)", numerics.packer(3)(12_340)),
         ("exact", "numeric", Decimal("0.10000000000000000001")),
         ("big", "numeric", Decimal(2**70)),
         ("float", "double precision", 0.1),
