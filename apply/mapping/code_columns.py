@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
+from typing import Any
 
-from apply.mapping.casts import ValueFault, as_text
+from apply.mapping.casts import Cast, ValueFault, as_text
 from apply.mapping.code import BODY, Writer, fetch
-from apply.mapping.numerics import Plain
+from apply.mapping.raw import is_one_value, read_exactly
 from apply.mapping.rules import Rule
 from apply.outcomes import Reason
 from schemas.definitions.column_types import TEXTS
@@ -61,24 +62,48 @@ def _alternative(writer: Writer, rule: Rule, one: Alternative, name: str) -> lis
         taken = writer.name("take", _taker(one.pattern, one.prefix or ""))
         lines.append(f"if {name} is not None: {name} = {taken}({name})")
     elif rule.number is not None and writer.is_raw(one.path.root, one.path.steps):
-        return lines + plain_number(writer, rule.number, name)
+        return lines + plain_number(writer, rule, name)
     return lines + _finish(writer, rule, name, counted=counted)
 
 
-def plain_number(writer: Writer, of: Plain, name: str) -> list[str]:
-    """From a number as JSON writes it. Whatever else it is, with an exponent too, is no `int`."""
+def plain_number(writer: Writer, rule: Rule, name: str) -> list[str]:
+    """From a number as JSON writes it. Whatever else it is, with an exponent too, is no `int`: it is
+    read and cast."""
+    assert rule.number is not None
+    of = rule.number
     powers, pack = writer.name("P", of.powers), writer.name("pack", of.pack)
+    cast = f"{writer.name('f', rule.finish.cast)}({writer.name('read', read_exactly)}(text))"
     packed = (
         f"pair(2, {of.above}, 0, {of.scale}, units // {of.part}, units % {of.part} * {of.fill})"
     )
     return [
         f"if {name} is not None:",
-        f"    whole, _, part = bytes({name}).partition(b'.')",
+        f"    text = bytes({name})",
+        "    whole, _, part = text.partition(b'.')",
         f"    if whole == b'null': {name} = None",
         "    else:",
-        f"        units = int(whole + part) * {powers}[len(part)]",
-        f"        {name} = {packed} if 0 <= units < {of.most} else {pack}(units)",
+        "        try:",
+        f"            units = int(whole + part) * {powers}[len(part)]",
+        f"            {name} = {packed} if 0 <= units < {of.most} else {pack}(units)",
+        "        except (ValueError, IndexError):",
+        # nobody else looks at this value, so it is counted once
+        *(["            texts += text[:1] == b'\"'"] if writer.texts is not None else []),
+        f"            {name} = {cast}",
     ]
+
+
+def look_at_numbers(writer: Writer, rules: Iterable[Rule]) -> list[str]:
+    """For records that no column is read from: values that stay as JSON writes them were not looked
+    at by the decoder, and a record with one that nobody can read is a fault, whatever else it is."""
+    raw = [
+        one.path
+        for rule in rules
+        if rule.number is not None
+        for one in rule.paths
+        if writer.is_raw(one.path.root, one.path.steps)
+    ]
+    is_read = writer.name("is_read", is_one_value)
+    return [f"if not {is_read}({fetch(writer, one.root, one.steps)}): raise Odd" for one in raw]
 
 
 def _is_counted(writer: Writer, rule: Rule, one: Alternative) -> bool:
@@ -110,7 +135,10 @@ def _taker(pattern: str | None, prefix: str) -> Callable[[object], str]:
 def _finish(writer: Writer, rule: Rule, name: str, *, counted: bool) -> list[str]:
     """From the raw value to the stored one, which also corrects the count of texts if it is `counted`.
     A text of these records holds no U+0000."""
-    general = f"{name} = {writer.name('f', rule.finish.cast)}({name})"
+    cast = rule.finish.cast
+    if not rule.finish.plain and (rule.required or rule.default is not None or len(rule.paths) > 1):
+        cast = _found(cast)
+    general = f"{name} = {writer.name('f', cast)}({name})"
     usual, is_text = _usual(writer, rule, name, general, counted=counted)
     if is_text and counted:
         assert writer.texts is not None
@@ -123,6 +151,18 @@ def _finish(writer: Writer, rule: Rule, name: str, *, counted: bool) -> list[str
     if counted:
         return [*usual, "else:", f"    {correct}", f"    if {name} is not None: {general}"]
     return [*usual, f"elif {name} is not None: {general}"]
+
+
+def _found(cast: Cast) -> Cast:
+    """Where a value that is stored as NULL is not the same as none: that is left to the plain mapper."""
+
+    def found(value: object) -> Any:
+        made = cast(value)
+        if made is None:
+            raise ValueFault(Reason.MISSING_VALUE, "is stored as NULL")
+        return made
+
+    return found
 
 
 def _usual(
@@ -199,9 +239,11 @@ def _stays(writer: Writer, rule: Rule, name: str) -> str | None:
 
 
 def count_the_rest(writer: Writer) -> None:
-    """Lines that count the texts which no column counts."""
+    """Lines that count the texts which no column counts, and the names of objects that are not there."""
     if writer.texts is None:
         return
+    for steps in writer.texts.objects:
+        fetch(writer, Root.ENTITY, steps)
     for steps, optional in writer.texts.left.items():
         name = f"t{len(writer.lines)}"
         writer.line(f"{name} = {fetch(writer, Root.ENTITY, steps)}")

@@ -17,11 +17,13 @@ class TextCount:
 
     `left`: values by their names from the record down, and whether a record may lack them. `each`:
     what the code begins with for every record, to correct it as it goes on; a record that it does
-    not come to the end of counts nothing.
+    not come to the end of counts nothing. `objects`: a value of each inner object; whoever makes code
+    that fetches it as a value of the entity takes back the object's names where it is not there.
     """
 
     def __init__(self, form: Form) -> None:
         self.left: dict[tuple[str, ...], bool] = {}
+        self.objects: list[tuple[str, ...]] = []
         self.each = 0
         self._add(form, ())
 
@@ -30,6 +32,7 @@ class TextCount:
         for name, member in form.members.items():
             inner = form.inner.get(name)
             if inner is not None:
+                self.objects.append((*at, name, next(iter(inner.members))))
                 self._add(inner, (*at, name))
             elif name not in form.raw or member.optional:
                 self.left[*at, name] = member.optional

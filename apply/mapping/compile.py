@@ -26,7 +26,7 @@ from apply.mapping.rules import (
     resolve,
     table_columns,
 )
-from apply.mapping.shape import Form, Learner
+from apply.mapping.shape import Form, Learner, Name
 from apply.mapping.types import Children, CompiledMapping, Mapped, Place, Row
 from apply.outcomes import PENDING, Outcome
 from schemas.definitions.mapping import MappingSpec
@@ -122,12 +122,14 @@ class CountedPage:
 class _Plan:
     """What is compiled for the records of one plan; `shaped` once their shape is known.
 
-    `exact`: whether fractions of shaped records have to be.
+    `numbers`: values that shaped records keep as JSON writes them, if their shape has room for it;
+    `exact`: whether other fractions have to be.
     """
 
     rules: Rules
     map_ordinary: MapOrdinary
     learner: Learner
+    numbers: frozenset[Name]
     exact: bool
     shaped: _Shaped | None = None
 
@@ -149,7 +151,7 @@ class _Mapper:
             numbers, columns = raw_numbers(rules)
             learner = Learner(whole_values(rules), numbers)
             exact = needs_exact_numbers(self.spec, columns)
-            found = _Plan(rules, _compiled(self.spec, rules), learner, exact)
+            found = _Plan(rules, _compiled(self.spec, rules), learner, numbers, exact)
             self.plans[plan] = found
         return found
 
@@ -197,7 +199,9 @@ class _Mapper:
         form = plan.learner.see(values)
         if form is not None:
             code = _compiled(self.spec, plan.rules, form)
-            plan.shaped = _Shaped(code, form.decoder(exact=plan.exact))
+            # an object that was never seen is read as it is, and so is the number in it
+            exact = plan.exact or not form.keeps(plan.numbers)
+            plan.shaped = _Shaped(code, form.decoder(exact=exact))
         return values
 
 

@@ -12,7 +12,7 @@ from zlib import adler32, crc32
 
 from apply.mapping.casts import EPOCH_2000, ISO_LENGTHS, ValueFault
 from apply.mapping.code import BODY, Writer, class_of, fetch, finder
-from apply.mapping.code_columns import column_code, count_the_rest
+from apply.mapping.code_columns import column_code, count_the_rest, look_at_numbers
 from apply.mapping.code_predicates import predicate_code
 from apply.mapping.code_texts import NOTHING_COUNTED, TextCount, texts_in
 from apply.mapping.numerics import pair
@@ -63,8 +63,9 @@ def generate(rules: Rules, form: Form | None = None) -> tuple[str, dict[str, Any
     if rules.where is not None:
         writer.line(f"if not ({predicate_code(writer, rules.where)}):")
         # A listing shows that the entity exists; that takes its key.
-        writer.line("    raise Odd" if rules.plan == "snapshot" else "    ignored(at)")
-        writer.line("    continue")
+        lines = ["raise Odd"] if rules.plan == "snapshot" else ["ignored(at)", "continue"]
+        for line in [*look_at_numbers(writer, rules.columns), *lines]:
+            writer.line("    " + line)
     if rules.deleted is not None:
         writer.line(f"if {predicate_code(writer, rules.deleted)}: raise Odd")
     every = [*rules.keys, *rules.columns, *([rules.revision] if rules.revision else [])]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 
 from schemas.definitions.column_types import ColumnType
 
@@ -46,15 +46,9 @@ def packer(scale: int) -> Pack:
 
 def pack_decimal(of: ColumnType) -> Callable[[Decimal], bytes]:
     """Packs what the type's cast returns: a Decimal with its scale."""
-    _, scale = of.arguments
-    pack = packer(scale)
-
-    def packed(number: Decimal) -> bytes:
-        sign, digits, _ = number.as_tuple()
-        units = int("".join(map(str, digits)))
-        return pack(-units if sign else units)
-
-    return packed
+    precision, scale = of.arguments
+    pack, shift = packer(scale), Context(prec=precision, Emax=999_999, Emin=-999_999).scaleb
+    return lambda number: pack(int(shift(number, scale)))
 
 
 @dataclass(frozen=True, slots=True)

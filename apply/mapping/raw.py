@@ -36,7 +36,7 @@ def content_hash(raw: bytes) -> int:
 def read_record(raw: bytes) -> object:
     """One record: dict, list, str, int, Decimal, bool or None. Raises Unreadable."""
     try:
-        value = _exact(raw)
+        value = _read(raw)
     except RecursionError:
         raise Unreadable("nested too deeply") from None
     except (InvalidOperation, ValueError, msgspec.MsgspecError) as error:
@@ -45,6 +45,40 @@ def read_record(raw: bytes) -> object:
     if (_escaped_colon(raw) or raw.count(b":") != _colons(value)) and _named_twice(raw):
         raise Unreadable("a member is named twice")
     return value
+
+
+def read_exactly(raw: bytes) -> object:
+    """One value, whose members are not looked at. Raises what msgspec and Decimal raise."""
+    return _exact(raw)
+
+
+def is_one_value(value: object) -> bool:
+    """Whether a value that stayed as JSON writes it can be read and has no members; others are read."""
+    return not isinstance(value, msgspec.Raw) or not isinstance(_exact(value), dict | list)
+
+
+def _read(raw: bytes) -> object:
+    try:
+        return _exact(raw)
+    except InvalidOperation:
+        return _of_any_exponent(raw)
+
+
+def _small(text: str) -> Decimal:
+    """A number that a float holds, if only as 0, is one: also with an exponent that no Decimal has,
+    or it would depend on who reads a record whether it can be read. It is 0, or closer to 0 than any
+    column takes. Raises InvalidOperation for what is too large."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        if float(text):
+            raise
+    sign = "-" if text.startswith("-") else ""
+    digits = text.lower().partition("e")[0].strip("-.0")
+    return Decimal(f"{sign}1E-999999999999999999" if digits else f"{sign}0")
+
+
+_of_any_exponent = msgspec.json.Decoder(float_hook=_small).decode
 
 
 def read_page(records: Sequence[bytes], *, exact: bool) -> list[object] | None:

@@ -35,7 +35,7 @@ def raw_numbers(rules: Rules) -> tuple[frozenset[tuple[str, ...]], frozenset[str
         paths = [_from_record(one.path, entity) for one in rule.paths]
         if (
             rule.number is not None
-            and paths
+            and len(paths) == 1  # one after another is not always looked at
             and all(
                 one.pattern is None
                 and one.prefix is None

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from schemas.definitions.paths import Step
+from schemas.definitions.paths import Step, find
 
 UNSET = msgspec.UNSET
 LEAST_RECORDS = 8
@@ -175,6 +175,17 @@ class Form:
         """Reads one record. Raises what msgspec raises, for whatever is not of this shape."""
         return msgspec.json.Decoder(self.type, float_hook=Decimal if exact else None).decode
 
+    def keeps(self, numbers: Collection[Name]) -> bool:
+        """Whether all these members that an object may have stay as JSON writes them."""
+        return all(map(self._keeps, numbers))
+
+    def _keeps(self, name: Name) -> bool:
+        first, *rest = name
+        if first not in self.members:
+            return True
+        inner = self.inner.get(first)
+        return first in self.raw if not rest else inner is not None and inner._keeps(tuple(rest))
+
     def field(self, name: str) -> str | None:
         """The attribute that holds a member; None if no object has it."""
         return self._fields.get(name)
@@ -198,7 +209,7 @@ class Learner:
     ) -> None:
         """`whole`: as `learn` takes it; None: these records are never read by a shape. `numbers`: as
         a form takes it."""
-        self._whole, self._numbers = whole, numbers
+        self._whole, self._numbers = whole, frozenset(numbers)
         self._shape: Shape | None = None
         self._widened = self._missed = 0
 
@@ -214,12 +225,18 @@ class Learner:
         if shape == self._shape or _size(shape) > _MEMBERS_MAX:
             return None
         self._shape = shape
+        # a number in a text is read sooner as a text
+        self._numbers -= {name for name in self._numbers if _is_text(name, records)}
         return Form(shape, self._numbers)
 
     def keeps(self, *, hit: bool) -> bool:
         """Whether the form still pays, after one more page that had it or not."""
         self._missed += -1 if hit and self._missed > 0 else 0 if hit else 1
         return self._missed < _MISSED_MAX
+
+
+def _is_text(name: Name, records: Sequence[object]) -> bool:
+    return any(isinstance(find(name, record), str) for record in records)
 
 
 def _size(shape: Shape) -> int:

@@ -3,6 +3,7 @@ as many has no member that is named twice."""
 
 from __future__ import annotations
 
+import json
 from random import Random
 
 from hypothesis import given, settings
@@ -23,17 +24,20 @@ _SPEC = spec(
     column("n", "integer", min=0), column("yes", "boolean"), column("code", "char(3)"),
     column("either", "text", path=path("first", "second")), column("whole", "jsonb"),
     column("taken", "text", path=path("name")), column("again", "text", path=path("name")),
+    column("net", "numeric(12,2)", path=path("$.money.net")),
+    column("deep", "numeric(12,2)", path=path("$.box.inner.deep")),
 )  # fmt: skip
 _USUAL = {
     "amount": '{"total":12.50,"tax":7.25,"currency":"EUR"}', "state": '{"name":"open","by":"system"}',
     "at": '"2024-03-01T08:12:31Z"', "reference": '"7f2c1e0a-0b1c-4d2e-8f3a-123456789abc"',
+    "money": '{"net":1.50}', "box": '{"inner":{"deep":-0.5}}',
     "labels": '["a","b"]', "n": "5", "yes": "true", "code": '"EUR"', "first": '"x"', "second": '"y"',
     "whole": "1.10", "name": '"n"', "unread": '"text"', "tags": '["t"]', "note": '"a: b"',
 }  # fmt: skip
 _OTHER = (
     "null", '""', '"x"', "7", "1.5", "true", "[]", '["q",null]', '["q",1]', "{}", '{"k":"v"}',
     '"\\"quoted\\""', '{"total":"1.00","tax":"x","currency":null}', '{"name":null,"by":7}',
-    '{"total":1e2,"tax":null,"currency":"EUR"}', '"\\u0022"', '"2024-13-01T08:12:31Z"',
+    '{"total":1e2,"tax":null,"currency":"EUR"}', '{"net":"2"}', '{"inner":null}', '{"inner":{"deep":null}}', '"\\u0022"', '"2024-13-01T08:12:31Z"',
 )  # fmt: skip
 
 
@@ -48,6 +52,13 @@ def _record(dice: Random, number: int, odd: float, twice: float) -> bytes:
         value = dice.choice(_OTHER) if dice.random() < 0.7 else _USUAL[again]
         written.insert(dice.randrange(len(written) + 1), f'"{again}":{value}')
     return f"{{{','.join(written)}}}".encode()
+
+
+def _texts(value: object) -> int:
+    """Member names and texts of a value that was read."""
+    if isinstance(value, dict):
+        return len(value) + sum(map(_texts, value.values()))
+    return sum(map(_texts, value)) if isinstance(value, list) else int(isinstance(value, str))
 
 
 def _is_refused(raw: bytes) -> bool:
@@ -83,6 +94,11 @@ def test_never_more_are_counted_than_there_are(seed: int) -> None:
         assert 2 * texts <= quotes
         assert 2 * texts < quotes or not any(map(_is_refused, observation.records))
         counted.append(one)
+        for raw in observation.records:
+            alone = read_unchecked([raw], shaped.decode)
+            assert alone is not None
+            texts = CountedPage().run(shaped.map_ordinary, alone[0], [raw], [], context)
+            assert texts <= _texts(json.loads(raw))
     if not odd and not twice:
         assert counted, "usual records are read by their shape, or nothing was compared"
 
