@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
-from apply.functions import child, leash
+from apply.functions import child
 from apply.functions.frames import Answer, BadFrame, Begin, Call, Message, Ready, Unpacker, packed
+from schemas import leash
 from schemas.definitions.mapping import FunctionSpec
 
 _START_S = 30.0
@@ -60,10 +61,7 @@ class Process:
         self._leash: int | None = own
         try:
             self._process = subprocess.Popen(
-                [
-                    sys.executable, "-I", "-S", leash.__file__, str(held),
-                    sys.executable, "-u", "-P", child.__file__,
-                ],
+                leash.command(held, [sys.executable, "-u", "-P", child.__file__]),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=None if shown else subprocess.DEVNULL,
@@ -71,7 +69,7 @@ class Process:
                 start_new_session=True,
                 pass_fds=(held,),
                 bufsize=0,
-            )  # fmt: skip
+            )
         except OSError as error:
             self._let_go()
             raise FunctionUnavailable(f"{spec.path}: {error.strerror}") from error

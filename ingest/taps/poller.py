@@ -24,12 +24,12 @@ from ingest.fetcher import PartitionPoller
 from ingest.plans.program import ProgramPlan, StateRefused, checked_state
 from ingest.plans.protocol import Now, Page, Stall
 from ingest.retry import backoff_s
-from ingest.taps import leash
 from ingest.taps.batches import Batch, Batches
 from ingest.taps.messages import Lines, Message, StateMessage, TapFault, parse
 from ingest.taps.observe import TapOrigin, observations
 from ingest.taps.process import NotStarted, Start, TapProcess
 from ingest.taps.runs import catalog_of, discovery, sync
+from schemas import leash
 from schemas.definitions.programs import SingerSpec
 from schemas.definitions.secrets import Secrets, SecretUnavailable
 from schemas.definitions.source import LimitsSpec, StreamSpec, Tenant

@@ -11,18 +11,18 @@ import asyncio
 import contextlib
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingest.taps import leash
+from schemas import leash
 
 _CHUNK = 256 * 1024
 _SAID_BYTES = 8 * 1024
 _SAID_LINES = 20
-_END_S = leash.GRACE_S + 3.0
+_GRACE_S = 1.0
+_END_S = _GRACE_S + leash.REST_S + 1.0
 # A tap is somebody else's program: it inherits what programs need to run, and no secret of ours.
 _INHERITED = frozenset(
     {
@@ -72,7 +72,7 @@ class TapProcess:
         ]
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-I", "-S", leash.__file__, str(folder), *command,
+                *leash.command(0, command, grace_s=_GRACE_S, folder=str(folder)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -80,7 +80,7 @@ class TapProcess:
                 cwd=folder,
                 limit=_CHUNK,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         except BaseException as error:
             shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, OSError):

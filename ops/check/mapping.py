@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apply.functions.outside import Surroundings
+from ops import problems
 from ops.check.fetch import first_page
 from ops.check.newest import newest_pages
 from ops.check.paths import NoSuchPath, paths_to_nowhere
@@ -47,17 +48,19 @@ def sampled(
     source = loaded.sources[spec.source]
     stream = source.streams[spec.stream]
     tenants = current_tenants(source)
-    why = ""
+    trouble = f"the log has no records of {spec.source}/{spec.stream} yet"
+    needed = "gapless ingest, or --from provider"
     if origin != "provider":
         try:
             pages = newest_pages(settings, stream, tenants, SAMPLED)
         except (KafkaUnreachable, TopicsMissing, LogUnavailable) as error:
-            pages, why = [], str(error)
+            pages = []
+            found = problems.explain(error, settings)
+            trouble, _, needed = (found.message if found else str(error)).partition("\n")
         if pages:
             return Records(tuple(pages), "the log")
         if origin == "log":
-            trouble = why or f"the log has no records of {spec.source}/{spec.stream} yet"
-            return Records((), "the log", trouble, "gapless ingest, or --from provider")
+            return Records((), "the log", trouble, needed or None)
     tenant = tenants[0] if tenants else None
     page = first_page(settings, loaded, stream.partition_id(tenant.id if tenant else None))
     if page.observations:

@@ -52,10 +52,9 @@ def probe(
     else:
         last = would_write(report) if fixed is None else _lines(fixed)
         typer.echo("\n".join([*as_text(report), *last]))
-    if report.denied is not None:
-        said = f"{report.denied.why}. Nothing else was asked. Needed: {report.denied.unblocked_by}."
-        raise problems.Stop(f"{source} cannot be probed: {said}", problems.UNREACHABLE)
-    if all(one.trouble is not None for one in report.streams if one.stream.plans):
+    if report.denied is not None or all(
+        one.trouble is not None for one in report.streams if one.stream.plans
+    ):
         raise typer.Exit(problems.UNREACHABLE)
     if loses(report):
         raise typer.Exit(problems.FINDING)

@@ -14,11 +14,10 @@ _NEVER = "never `stable` or `settle`: what was seen once is not promised"
 
 def as_json(report: Report) -> dict[str, Any]:
     """The report without the texts around it."""
-    return {
-        "source": report.source,
-        "requests": report.requests,
-        "streams": [_stream(one) for one in report.streams],
-    }
+    told: dict[str, Any] = {"source": report.source, "requests": report.requests}
+    if (denied := report.denied) is not None:
+        told["denied"] = {"why": denied.why, "unblocked_by": denied.unblocked_by}
+    return {**told, "streams": [_stream(one) for one in report.streams]}
 
 
 def loses(report: Report) -> bool:
@@ -56,10 +55,17 @@ def _stream(one: Probed) -> dict[str, Any]:
 
 
 def as_text(report: Report) -> Iterator[str]:
-    """One table for each stream, and how often it was asked."""
+    """One table for each stream, what ended it all, and how often it was asked."""
+    denied = report.denied
     for one in report.streams:
-        yield from _table(one)
+        if denied is not None and one.trouble == denied.why:
+            yield f"{one.partition_id:<26} {UNKNOWN}: see below"
+        else:
+            yield from _table(one)
         yield ""
+    if denied is not None:
+        yield f"{report.source} cannot be probed: {denied.why}. Nothing else was asked."
+        yield f"    needed: {denied.unblocked_by}"
     yield f"{report.requests} requests, read only."
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from ops import problems
 from ops.cli.main import build_app
@@ -50,7 +50,9 @@ class Done:
 
     code: int
     told: dict[str, object]
-    stopped: str
+
+    def denied(self) -> object:
+        return self.told.get("denied")
 
     def troubles(self) -> list[object]:
         streams = self.told["streams"]
@@ -58,16 +60,18 @@ class Done:
         return [stream.get("trouble") for stream in streams]
 
 
-def probe(folder: Path, server: Server, auth: str = BEARER) -> Done:
+def run(folder: Path, server: Server, auth: str, *options: str) -> Result:
     path = folder / "sources/shop.yaml"
     path.parent.mkdir()
     path.write_text(SOURCE.replace("URL", server.url).replace("AUTH", auth))
-    words = ["probe", "shop", "--json", "--definitions", str(folder)]
-    done = CliRunner().invoke(build_app(), words)
-    if isinstance(done.exception, problems.Stop):
-        problem = done.exception.problem
-        return Done(problem.exit_code, json.loads(done.stdout), problem.message)
-    return Done(done.exit_code, json.loads(done.stdout), "")
+    words = ["probe", "shop", *options, "--definitions", str(folder)]
+    return CliRunner().invoke(build_app(), words)
+
+
+def probe(folder: Path, server: Server, auth: str = BEARER) -> Done:
+    done = run(folder, server, auth, "--json")
+    assert done.stderr == "", "its result says it"
+    return Done(done.exit_code, json.loads(done.stdout))
 
 
 @pytest.fixture(autouse=True)
@@ -86,10 +90,27 @@ def test_a_wrong_token_ends_the_probe_at_once(tmp_path: Path, server: Server) ->
     assert done.code == problems.UNREACHABLE
     assert done.told["requests"] == 1
     assert done.troubles() == ["the provider refuses the credentials (401)"] * 2
-    assert done.stopped == (
-        "shop cannot be probed: the provider refuses the credentials (401). Nothing else was asked. "
-        "Needed: a valid secret where `auth` refers to, or correct `auth`."
-    )
+    assert done.denied() == {
+        "why": "the provider refuses the credentials (401)",
+        "unblocked_by": "a valid secret where `auth` refers to, or correct `auth`",
+    }
+
+
+def test_people_are_told_of_it_once(tmp_path: Path, server: Server) -> None:
+    server.answer = refusing(401)
+    done = run(tmp_path, server, BEARER)
+    assert done.exit_code == problems.UNREACHABLE
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "shop/orders                unknown: see below",
+        "",
+        "shop/lines                 unknown: see below",
+        "",
+        "shop cannot be probed: the provider refuses the credentials (401). Nothing else was asked.",
+        "    needed: a valid secret where `auth` refers to, or correct `auth`",
+        "1 requests, read only.",
+        "--fix would write nothing.",
+    ]
 
 
 def test_so_does_a_sign_in_that_is_refused(tmp_path: Path, server: Server) -> None:
@@ -97,7 +118,7 @@ def test_so_does_a_sign_in_that_is_refused(tmp_path: Path, server: Server) -> No
     done = probe(tmp_path, server, SESSION)
     assert server.seen == ["/login"]
     assert done.code == problems.UNREACHABLE
-    assert "signing in at /login answered 403" in done.stopped
+    assert "signing in at /login answered 403" in str(done.denied())
 
 
 def test_so_does_a_reference_without_a_value(
@@ -107,8 +128,8 @@ def test_so_does_a_reference_without_a_value(
     done = probe(tmp_path, server)
     assert server.seen == []
     assert done.code == problems.UNREACHABLE
-    assert "the environment has no variable SHOP_TOKEN" in done.stopped
-    assert "set what the reference names" in done.stopped
+    assert "the environment has no variable SHOP_TOKEN" in str(done.denied())
+    assert "set what the reference names" in str(done.denied())
 
 
 @pytest.mark.parametrize("status", [403, 404])
@@ -154,7 +175,7 @@ def test_a_window_that_is_forbidden_ends_nothing(tmp_path: Path, server: Server)
 
     server.answer = answer
     done = probe(tmp_path, server)
-    assert done.stopped == ""
+    assert done.denied() is None
     assert done.troubles() == [None, None]
     assert len(server.seen) > 10
 
