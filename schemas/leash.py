@@ -48,14 +48,15 @@ def _before_exec() -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _spawn(program: list[str], worker: int) -> int:
+def _spawn(program: list[str], worker: int) -> subprocess.Popen[bytes]:
+    """To be held on to: an object that is dropped reaps a program that has ended already."""
     return subprocess.Popen(
         program,
         stdin=subprocess.DEVNULL if worker == 0 else None,
         # there are no threads here, so running Python before exec is safe
         preexec_fn=_before_exec,  # noqa: PLW1509
         start_new_session=True,
-    ).pid
+    )
 
 
 def _ended(pid: int) -> bool:
@@ -141,13 +142,14 @@ def main(arguments: list[str]) -> int:
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     try:
-        pid = _spawn(program, worker)
+        started = _spawn(program, worker)
     except OSError as error:
         sys.stderr.write(f"{program[0]}: {error.strerror}\n")
         return NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_STARTED
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in {0, 1, 2} - {worker}:  # the pipes end when the program does, not this process
         os.dup2(nowhere, number)
+    pid = started.pid
     _wait(pid, worker, woken)
     if grace_s:
         _ask_to_end(pid, grace_s, woken)

@@ -37,7 +37,9 @@ def _before_exec() -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _spawn(options: argparse.Namespace) -> int:
+def _spawn(options: argparse.Namespace) -> subprocess.Popen[bytes]:
+    """To be held on to: an object that is dropped reaps a server that has ended already, and nobody
+    would learn that it has."""
     # The kernel forgets the parent-death signal when the user changes; Python changes the user
     # before it calls preexec_fn, so the order is right. There are no threads here.
     return subprocess.Popen(
@@ -47,7 +49,7 @@ def _spawn(options: argparse.Namespace) -> int:
         user=options.uid,
         group=options.gid,
         extra_groups=None if options.uid is None else [],
-    ).pid
+    )
 
 
 def _reap() -> dict[int, int]:
@@ -117,9 +119,9 @@ def main(arguments: list[str]) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, _LISTENED)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     server = _spawn(options)
-    os.write(options.report, str(server).encode())
+    os.write(options.report, str(server.pid).encode())
     os.close(options.report)
-    code = _watch(server, options)
+    code = _watch(server.pid, options)
     _wait_for_rest()
     return code if code >= 0 else 128 - code
 

@@ -52,6 +52,15 @@ def test_it_ends_as_its_program_ended() -> None:
             assert process.wait(20) == expected
 
 
+def test_it_sees_how_a_program_ended_that_is_faster_than_itself() -> None:
+    """Once lost: whoever drops what started a program reaps it, if it has ended by then."""
+    fast = [leash.command(0, ["sh", "-c", "exit 3"])] * 40
+    running = [subprocess.Popen(one, stdin=subprocess.PIPE) for one in fast]
+    assert [one.wait(20) for one in running] == [3] * len(running)
+    for one in running:
+        one.communicate()
+
+
 def test_where_its_pipe_is_standard_input_the_program_reads_nothing() -> None:
     code = "import sys; print(len(sys.stdin.read()))"
     with subprocess.Popen(
