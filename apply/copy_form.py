@@ -55,14 +55,12 @@ class RowForms:
 
     def form_all(self, rows: Sequence[Row]) -> list[bytearray | None]:
         """Each row; None where it cannot be formed, which the sink has to find out for itself."""
-        transformer, out, ends = self._transformer, bytearray(), [0]
-        try:  # into one buffer, which grows seldom
-            for row in rows:
-                format_row_binary(row, transformer, out)
-                ends.append(len(out))
+        transformer, out = self._transformer, bytearray()
+        try:  # into one buffer, which grows seldom; forming returns nothing
+            ends = [format_row_binary(row, transformer, out) or len(out) for row in rows]
         except Exception:
             return [self._try(row) for row in rows]
-        return [out[start:end] for start, end in pairwise(ends)]
+        return [out[start:end] for start, end in pairwise((0, *ends))]
 
     def _try(self, row: Row) -> bytearray | None:
         try:

@@ -11,11 +11,6 @@ _CHUNK_ROWS = 200  # psycopg cuts what has more than 128 kB, into copies
 
 def chunks(forms: Iterable[bytes | bytearray]) -> Iterator[bytes]:
     """A whole COPY in pieces to be sent, header and trailer included."""
-    waiting: list[bytes | bytearray] = [HEADER]
-    for form in forms:
-        waiting.append(form)
-        if len(waiting) >= _CHUNK_ROWS:
-            yield b"".join(waiting)
-            waiting.clear()
-    waiting.append(TRAILER)
-    yield b"".join(waiting)
+    every = [HEADER, *forms, TRAILER]
+    for start in range(0, len(every), _CHUNK_ROWS):
+        yield b"".join(every[start : start + _CHUNK_ROWS])

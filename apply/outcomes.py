@@ -28,14 +28,17 @@ PENDING = 0
 """The byte of a record that became a row and waits for the sink's answer; never stored."""
 
 
+_VALUES = tuple(outcome.value for outcome in Outcome)
+
+
 def counts(outcomes: bytes | bytearray) -> list[int]:
     """How many records have each outcome, in the order of `Outcome`: six numbers.
 
     Raises ValueError if a byte is no outcome, so that counts sum to the records or nothing is stored.
     """
-    found = [outcomes.count(outcome.value) for outcome in Outcome]
+    found = list(map(outcomes.count, _VALUES))
     if sum(found) != len(outcomes):
-        strange = sorted(set(outcomes) - {outcome.value for outcome in Outcome})
+        strange = sorted(set(outcomes).difference(_VALUES))
         raise ValueError(f"not an outcome: {strange}; every record needs one before the ledger")
     return found
 
