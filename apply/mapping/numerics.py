@@ -20,11 +20,15 @@ pair = struct.Struct("!HhHHHH").pack
 _PAIR = 10_000 * 10_000
 
 
+def _layout(scale: int) -> tuple[int, int]:
+    """The weight of the last group, and what its missing digits multiply a number by."""
+    behind = -(-scale // 4)  # groups behind the point
+    return -behind, 10 ** (4 * behind - scale)
+
+
 def packer(scale: int) -> Pack:
     """Packs a number that is given in units of its last digit: 1234 is 12.34 for a scale of 2."""
-    behind = -(-scale // 4)  # groups behind the point
-    fill = 10 ** (4 * behind - scale)
-    last = -behind  # weight of the last group
+    last, fill = _layout(scale)
     above = last + 1
 
     def pack(units: int) -> bytes:
@@ -73,8 +77,7 @@ class Plain:
 def plain(of: ColumnType) -> Plain:
     """For numbers of this type."""
     precision, scale = of.arguments
-    behind = -(-scale // 4)
-    fill = 10 ** (4 * behind - scale)
+    last, fill = _layout(scale)
     least, packed = 10**precision, packer(scale)
 
     def pack(units: int) -> bytes:
@@ -85,7 +88,7 @@ def plain(of: ColumnType) -> Plain:
     return Plain(
         powers=[10 ** (scale - digits) for digits in range(scale + 1)],
         most=min(least, _PAIR // fill),
-        above=1 - behind,
+        above=last + 1,
         scale=scale,
         part=10_000 // fill,
         fill=fill,

@@ -32,20 +32,18 @@ def raw_numbers(rules: Rules) -> tuple[frozenset[tuple[str, ...]], frozenset[str
     names: set[tuple[str, ...]] = set()
     columns: set[str] = set()
     for rule in rules.columns:
-        paths = [_from_record(one.path, entity) for one in rule.paths]
+        if rule.number is None or len(rule.paths) != 1:  # a second way is not always looked at
+            continue
+        [one] = rule.paths
+        path = _from_record(one.path, entity)
         if (
-            rule.number is not None
-            and len(paths) == 1  # one after another is not always looked at
-            and all(
-                one.pattern is None
-                and one.prefix is None
-                and read[path] == 1
-                and all(isinstance(step, str) for step in path)
-                and not any(_touch(path, other) for other in read if other != path)
-                for one, path in zip(rule.paths, paths, strict=True)
-            )
+            one.pattern is None
+            and one.prefix is None
+            and read[path] == 1
+            and all(isinstance(step, str) for step in path)
+            and not any(_touch(path, other) for other in read if other != path)
         ):
-            names.update(paths)  # type: ignore[arg-type]
+            names.add(path)  # type: ignore[arg-type]
             columns.add(rule.name)
     return frozenset(names), frozenset(columns)
 

@@ -55,8 +55,8 @@ class Rule:
 
     `finish`: from a value that is not null (after the pattern) to what is stored. `constant` is stored
     where there is no path, `default` where no value is found. `number`: does all that `finish` does
-    with a plain number, from the text of it. `known`: what lists of
-    texts are stored as, of those that were seen.
+    with a plain number, from the text of it. `known`: what lists of texts are stored as, of those that
+    were seen.
     """
 
     name: str
