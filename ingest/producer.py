@@ -165,8 +165,15 @@ class LogProducer:
         except BaseException as error:
             self._spent = True
             # a fatal error (fenced) that is found while delivery reports are served comes wrapped
-            if isinstance(error, SystemError) and isinstance(error.__cause__, KafkaException):
-                raise self._translated(error.__cause__.args[0], doing) from error
+            if isinstance(error, SystemError):
+                cause = error.__cause__
+                # or not even that: the client lost it between two callbacks, but is told it again
+                found = cause.args[0] if isinstance(cause, KafkaException) else self._why_purged()
+                if found is None:
+                    raise LogUnavailable(
+                        f"{doing}: the client ended a call without a reason"
+                    ) from error
+                raise self._translated(found, doing) from error
             raise
 
     def _produce(self, to: _Deliveries, key: str, value: bytes | None) -> None:
